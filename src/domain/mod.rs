@@ -1,0 +1,3 @@
+//! Pure decisions, given `now`: no async, SQL, gRPC, clock, randomness or environment.
+
+pub mod time;
