@@ -26,6 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "countersign.v1.ReportOutcomeRequest",
         "countersign.v1.Execution",
     ]);
-    tonic_prost_build::configure().build_client(true).build_server(true).compile_fds_with_config(descriptors, config)?;
+    tonic_prost_build::configure()
+        .build_client(true)
+        .build_server(true)
+        .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }

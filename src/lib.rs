@@ -1,4 +1,4 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
-pub mod proto;
 pub mod domain;
+pub mod proto;

@@ -1,3 +1,8 @@
 //! Pure decisions, given `now`: no async, SQL, gRPC, clock, randomness or environment.
 
+pub mod decision;
+pub mod limits;
+pub mod requirement;
+pub mod scope;
+pub mod text;
 pub mod time;

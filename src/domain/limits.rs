@@ -1,0 +1,45 @@
+//! Every limit that is not configurable, each with its reason.
+
+use std::time::Duration;
+
+/// An answer's cost grows with the batch, and a batch of a hundred is one screen of a plan.
+pub const BATCH_ITEMS: usize = 100;
+
+/// A person reads this much of somebody's own words; more belongs into the arguments.
+pub const NOTE_CHARACTERS: usize = 500;
+
+/// Labels join records to traces and tickets; they are not a second set of arguments.
+pub const LABELS: usize = 16;
+/// Enough for a dotted name.
+pub const LABEL_NAME_BYTES: usize = 64;
+/// Enough for a trace context or a URL's path.
+pub const LABEL_VALUE_BYTES: usize = 256;
+
+/// The largest integer up to which every integer is a double too: what JSON in every language can carry.
+pub const MAX_REVISION: u64 = (1 << 53) - 1;
+
+/// A requirement is for people to understand; more than sixteen clauses is nobody's intention.
+pub const CLAUSES: usize = 16;
+/// People that one clause can demand; bounds the matching of people to clauses.
+pub const QUORUM: u32 = 32;
+/// Members of all groups together, which bounds check 11 as well.
+pub const GROUP_MEMBERS: usize = 10_000;
+
+/// Remote ids are short; some are URLs.
+pub const REMOTE_REFERENCE_BYTES: usize = 512;
+/// Error codes are words or numbers.
+pub const ERROR_CODE_BYTES: usize = 128;
+/// A line or two of what went wrong, not a log.
+pub const OUTCOME_DETAIL_BYTES: usize = 2_000;
+/// A call that ran longer than a day was not one call.
+pub const OUTCOME_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// No question may stay open longer: what was true a week ago is not what a person would approve now.
+pub const LONGEST_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Shorter than this nobody can decide, use or report.
+pub const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// One screen of approvals, each of which may carry a preview.
+pub const APPROVALS_PAGE: u32 = 100;
+/// Audit records are small and are read by programs.
+pub const AUDIT_PAGE: u32 = 1_000;
