@@ -1,4 +1,6 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod clock;
 pub mod domain;
 pub mod proto;
+pub mod storage;

@@ -1,7 +1,16 @@
 //! Pure decisions, given `now`: no async, SQL, gRPC, clock, randomness or environment.
 
+pub mod approval;
+pub mod audit;
+pub mod change;
+pub mod consume;
 pub mod decision;
+pub mod execution;
+pub mod fingerprint;
+pub mod ids;
+pub mod invocation;
 pub mod limits;
+pub mod preview;
 pub mod requirement;
 pub mod scope;
 pub mod text;

@@ -1,0 +1,607 @@
+//! The record of one question put to people, and of what became of it.
+//!
+//! ```text
+//! pending ──approve──▶ approved ──consume──▶ consumed
+//!    │ deny ▶ denied        │ revoke ▶ revoked
+//!    │ cancel ▶ cancelled   │ cancel ▶ cancelled
+//!    │ expire ▶ expired     │ expire ▶ expired
+//! ```
+//!
+//! All but pending and approved are final. Two clocks bound it: `decide_by` for people, `use_by` for the agent;
+//! `now >= deadline` is expired, whether or not anybody has written that down yet ([`Approval::as_of`]). Consuming is the
+//! store's one conditional statement; `consume` in this folder says why it changed nothing.
+
+use super::audit::{AuditEvent, AuditKind};
+use super::change::Change;
+use super::decision::{MatchedRule, PolicyReason};
+use super::fingerprint::Fingerprint;
+use super::ids::{ApprovalId, ExecutionId};
+use super::invocation::Subject;
+use super::preview::Preview;
+use super::requirement::{Approver, Requirement, Standing};
+use super::scope::Scope;
+use super::text::Identifier;
+use super::time::Timestamp;
+use std::fmt;
+
+/// What was asked; it never changes. Its `Debug` leaves out what a person is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The invocation's identities, fingerprint and digests.
+    pub subject: Subject,
+    /// The caller that asked.
+    pub requested_by: Identifier,
+    /// The action's scope by the policy that asked.
+    pub scope: Scope,
+    /// The action's tags by the policy that asked.
+    pub tags: Vec<String>,
+    /// What a person is shown of the arguments.
+    pub preview: Preview,
+    /// One sentence about what is asked.
+    pub message: String,
+    /// The agent's own words, neutralised.
+    pub agent_note: Option<String>,
+    /// The revision of the policy that asked.
+    pub policy_revision: String,
+    /// Why it asked.
+    pub reason: PolicyReason,
+    /// The rules that matched.
+    pub rules: Vec<MatchedRule>,
+    /// Who must confirm.
+    pub requirement: Requirement,
+    /// The execution that is to be retried, and what was known of it.
+    pub retry_of: Option<RetriedExecution>,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Question")
+            .field("fingerprint", &self.subject.fingerprint)
+            .field("requested_by", &self.requested_by)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a person should know of the attempt that is to be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetriedExecution {
+    /// Which.
+    pub id: ExecutionId,
+    /// What was known of it when the retry was asked.
+    pub known: KnownOutcome,
+}
+
+/// What may be known of an execution that is to be retried; one that succeeded is not retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownOutcome {
+    /// It was still under way.
+    Started,
+    /// Its effect did not happen.
+    Failed,
+    /// Nobody knew.
+    Unknown,
+}
+
+impl KnownOutcome {
+    /// The word for it in tables and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The outcome of that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Started, Self::Failed, Self::Unknown].into_iter().find(|known| known.as_str() == word)
+    }
+
+    /// Whether doing it again may do it twice.
+    pub const fn may_do_twice(self) -> bool {
+        match self {
+            Self::Started | Self::Unknown => true,
+            Self::Failed => false,
+        }
+    }
+}
+
+/// The completing decision: when, and until when the agent may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// When the requirement was met.
+    pub at: Timestamp,
+    /// From this instant on it can no longer be used.
+    pub use_by: Timestamp,
+}
+
+/// Where an approval stands, with the facts of that state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalState {
+    /// Waits for people.
+    Pending,
+    /// People confirmed it.
+    Approved(Confirmed),
+    /// Somebody refused it; the last decision says who and why.
+    Denied {
+        /// When.
+        at: Timestamp,
+    },
+    /// The agent's side withdrew it.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+        /// The caller that did.
+        by: Identifier,
+        /// Why.
+        reason: Option<String>,
+        /// The confirmation it had, if any.
+        confirmed: Option<Confirmed>,
+    },
+    /// A person took the confirmation back.
+    Revoked {
+        /// When.
+        at: Timestamp,
+        /// The person who did.
+        by: Identifier,
+        /// Why.
+        reason: Option<String>,
+        /// The confirmation it had.
+        confirmed: Confirmed,
+    },
+    /// A deadline passed: `decide_by` where it was never confirmed, else `use_by`.
+    Expired {
+        /// The deadline.
+        at: Timestamp,
+        /// The confirmation that was not used, if any.
+        confirmed: Option<Confirmed>,
+    },
+    /// It was used, once.
+    Consumed {
+        /// When.
+        at: Timestamp,
+        /// The execution that it started.
+        execution: ExecutionId,
+        /// The confirmation that was used.
+        confirmed: Confirmed,
+    },
+}
+
+impl ApprovalState {
+    /// The name of the state, without its facts.
+    pub const fn name(&self) -> StateName {
+        match self {
+            Self::Pending => StateName::Pending,
+            Self::Approved(_) => StateName::Approved,
+            Self::Denied { .. } => StateName::Denied,
+            Self::Cancelled { .. } => StateName::Cancelled,
+            Self::Revoked { .. } => StateName::Revoked,
+            Self::Expired { .. } => StateName::Expired,
+            Self::Consumed { .. } => StateName::Consumed,
+        }
+    }
+
+    /// The completing decision, if there was one.
+    pub const fn confirmed(&self) -> Option<Confirmed> {
+        match self {
+            Self::Pending | Self::Denied { .. } => None,
+            Self::Approved(confirmed) | Self::Revoked { confirmed, .. } | Self::Consumed { confirmed, .. } => {
+                Some(*confirmed)
+            }
+            Self::Cancelled { confirmed, .. } | Self::Expired { confirmed, .. } => *confirmed,
+        }
+    }
+}
+
+/// The name of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StateName {
+    /// Waits for people.
+    Pending,
+    /// Confirmed, not used.
+    Approved,
+    /// Refused by a person.
+    Denied,
+    /// Withdrawn by the agent's side.
+    Cancelled,
+    /// Taken back by a person.
+    Revoked,
+    /// A deadline passed.
+    Expired,
+    /// Used.
+    Consumed,
+}
+
+impl StateName {
+    /// Every state.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Approved, Self::Denied, Self::Cancelled, Self::Revoked, Self::Expired, Self::Consumed];
+
+    /// The word for it in tables and the audit.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Cancelled => "cancelled",
+            Self::Revoked => "revoked",
+            Self::Expired => "expired",
+            Self::Consumed => "consumed",
+        }
+    }
+
+    /// The state of that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
+    /// The stable reason of a refusal because an approval is in this state.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Pending => "APPROVAL_PENDING",
+            Self::Approved => "APPROVAL_APPROVED",
+            Self::Denied => "APPROVAL_DENIED",
+            Self::Cancelled => "APPROVAL_CANCELLED",
+            Self::Revoked => "APPROVAL_REVOKED",
+            Self::Expired => "APPROVAL_EXPIRED",
+            Self::Consumed => "APPROVAL_CONSUMED",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// A person's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// This action may run once.
+    Approve,
+    /// It may not.
+    Deny,
+}
+
+impl Verdict {
+    /// The word for it in tables and the audit.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "APPROVE",
+            Self::Deny => "DENY",
+        }
+    }
+
+    /// The verdict of that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Approve, Self::Deny].into_iter().find(|verdict| verdict.as_str() == word)
+    }
+}
+
+/// One person's decision, as recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonDecision {
+    /// Who.
+    pub person: Identifier,
+    /// Every group of the policy that the person was in then.
+    pub groups: Vec<Identifier>,
+    /// Whether the person is the approval's principal.
+    pub as_owner: bool,
+    /// What.
+    pub verdict: Verdict,
+    /// Why, neutralised.
+    pub reason: Option<String>,
+    /// The caller through which it came.
+    pub caller: Identifier,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl PersonDecision {
+    /// The person as a requirement sees one.
+    pub fn standing(&self) -> Standing<'_> {
+        Standing { person: &self.person, groups: &self.groups, as_owner: self.as_owner }
+    }
+}
+
+/// The record of one question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// Its id. Knowing it authorises nothing.
+    pub id: ApprovalId,
+    /// What was asked.
+    pub question: Question,
+    /// When.
+    pub create_time: Timestamp,
+    /// From this instant on people can no longer decide.
+    pub decide_by: Timestamp,
+    /// Every decision, in order; the last one of each person counts.
+    pub decisions: Vec<PersonDecision>,
+    /// Where it stands.
+    pub state: ApprovalState,
+    /// Grows with every change, from 1.
+    pub version: u64,
+}
+
+/// A person at the approver's door.
+#[derive(Clone, Debug)]
+pub struct Person {
+    /// Who.
+    pub id: Identifier,
+    /// Every group of today's policy that the person is in.
+    pub groups: Vec<Identifier>,
+    /// The caller through which the person speaks.
+    pub caller: Identifier,
+}
+
+/// A person's answer and what comes with it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What.
+    pub verdict: Verdict,
+    /// Why, neutralised.
+    pub reason: Option<String>,
+    /// The fingerprint that the person was shown.
+    pub shown_fingerprint: Option<Fingerprint>,
+}
+
+/// Why a command on an approval was refused. The record is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandRefusal {
+    /// It is in a state in which the command does nothing.
+    State(StateName),
+    /// The person sees it but is none of those who may do this.
+    NotAnApprover,
+    /// The person was shown another invocation than the one that this approval is about.
+    ShownFingerprintDiffers,
+    /// The person has denied it and cannot turn that into an approval.
+    AlreadyDecided,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Commanded {
+    /// It changes the record: to be saved.
+    Changed(Box<Change<Approval>>),
+    /// It had been done before; the record stands as it is.
+    AsItWas,
+}
+
+impl Approval {
+    /// The record of a question that is asked at `now`.
+    pub fn ask(id: ApprovalId, question: Question, now: Timestamp) -> Change<Self> {
+        let decide_by = now.plus(question.requirement.decide_within());
+        let approval = Self {
+            id,
+            question,
+            create_time: now,
+            decide_by,
+            decisions: Vec::new(),
+            state: ApprovalState::Pending,
+            version: 1,
+        };
+        let caller = approval.question.requested_by.clone();
+        let event = AuditEvent {
+            policy_revision: Some(approval.question.policy_revision.clone()),
+            reason: Some(approval.question.reason.as_str().to_owned()),
+            ..approval.event(AuditKind::ApprovalRequested, Some(&caller), "CONFIRMATION_REQUIRED")
+        };
+        Change { next: approval, events: vec![event], valid_before: None }
+    }
+
+    /// The record as it stands at `now`: expired if its deadline has come, as the sweeper would write it.
+    #[must_use]
+    pub fn as_of(self, now: Timestamp) -> Self {
+        match self.expire(now) {
+            Some(state) => Self { state, version: self.version.saturating_add(1), ..self },
+            None => self,
+        }
+    }
+
+    /// The change that writes down that the deadline has come; none if it has not.
+    pub fn expired(&self, now: Timestamp) -> Option<Change<Self>> {
+        let state = self.expire(now)?;
+        let event = self.event(AuditKind::ApprovalExpired, None, "EXPIRED");
+        Some(Change {
+            next: Self { state, version: self.version.saturating_add(1), ..self.clone() },
+            events: vec![event],
+            valid_before: None,
+        })
+    }
+
+    /// Whether it still asks or can still be used at `now`.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        match &self.state {
+            ApprovalState::Pending => now < self.decide_by,
+            ApprovalState::Approved(confirmed) => now < confirmed.use_by,
+            ApprovalState::Denied { .. }
+            | ApprovalState::Cancelled { .. }
+            | ApprovalState::Revoked { .. }
+            | ApprovalState::Expired { .. }
+            | ApprovalState::Consumed { .. } => false,
+        }
+    }
+
+    /// Whether this person may see it: its principal, those who may decide, and those who did.
+    pub fn is_visible_to(&self, person: &Person) -> bool {
+        self.is_owner(person)
+            || self.decisions.iter().any(|decision| decision.person == person.id)
+            || self.question.requirement.clauses().iter().flat_map(|clause| clause.any_of()).any(|entry| match entry {
+                Approver::Owner => false,
+                Approver::Group(name) => person.groups.contains(name),
+                Approver::Person(id) => *id == person.id,
+            })
+    }
+
+    /// A person's answer. One `DENY` ends it; it is approved once every clause is met. The same person's same verdict
+    /// again changes nothing, whatever the state; while pending, one's `APPROVE` may become `DENY`.
+    ///
+    /// # Errors
+    /// In this order: the person is none of those who may decide; what the person was shown is something else; it is no
+    /// longer pending; the person has denied it.
+    pub fn decide(&self, person: &Person, answer: &Answer, now: Timestamp) -> Result<Commanded, CommandRefusal> {
+        let standing = Standing { person: &person.id, groups: &person.groups, as_owner: self.is_owner(person) };
+        let earlier = self.decisions.iter().rev().find(|decision| decision.person == person.id);
+        let again = earlier.is_some_and(|decision| decision.verdict == answer.verdict);
+        if !again && !self.question.requirement.may_decide(&standing) {
+            return Err(CommandRefusal::NotAnApprover);
+        }
+        if answer.shown_fingerprint.is_some_and(|shown| shown != self.question.subject.fingerprint) {
+            return Err(CommandRefusal::ShownFingerprintDiffers);
+        }
+        if again {
+            return Ok(Commanded::AsItWas);
+        }
+        let state = self.state_at(now);
+        if state != StateName::Pending {
+            return Err(CommandRefusal::State(state));
+        }
+        if earlier.is_some_and(|decision| decision.verdict == Verdict::Deny) {
+            return Err(CommandRefusal::AlreadyDecided);
+        }
+        let decision = PersonDecision {
+            person: person.id.clone(),
+            groups: person.groups.clone(),
+            as_owner: standing.as_owner,
+            verdict: answer.verdict,
+            reason: answer.reason.clone(),
+            caller: person.caller.clone(),
+            at: now,
+        };
+        let decided = AuditEvent {
+            person: Some(person.id.clone()),
+            reason: answer.reason.clone(),
+            ..self.event(AuditKind::ApprovalDecided, Some(&person.caller), answer.verdict.as_str())
+        };
+        let mut decisions = self.decisions.clone();
+        decisions.push(decision);
+        let mut next = Self { decisions, version: self.version.saturating_add(1), ..self.clone() };
+        let mut events = vec![decided];
+        match answer.verdict {
+            Verdict::Deny => {
+                next.state = ApprovalState::Denied { at: now };
+                events.push(self.event(AuditKind::ApprovalDenied, Some(&person.caller), "DENIED"));
+            }
+            Verdict::Approve if next.meets(&self.question.requirement) => {
+                let use_by = now.plus(self.question.requirement.use_within());
+                next.state = ApprovalState::Approved(Confirmed { at: now, use_by });
+                events.push(self.event(AuditKind::ApprovalApproved, Some(&person.caller), "APPROVED"));
+            }
+            Verdict::Approve => {}
+        }
+        Ok(Commanded::Changed(Box::new(Change { next, events, valid_before: Some(self.decide_by) })))
+    }
+
+    /// Withdraws the question, also after it was approved. Cancelling what is cancelled changes nothing.
+    ///
+    /// # Errors
+    /// It is final.
+    pub fn cancel(
+        &self,
+        caller: &Identifier,
+        reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Commanded, CommandRefusal> {
+        let state = self.state_at(now);
+        match state {
+            StateName::Pending | StateName::Approved => {}
+            StateName::Cancelled => return Ok(Commanded::AsItWas),
+            StateName::Denied | StateName::Revoked | StateName::Expired | StateName::Consumed => {
+                return Err(CommandRefusal::State(state));
+            }
+        }
+        let confirmed = self.state.confirmed();
+        let next =
+            ApprovalState::Cancelled { at: now, by: caller.clone(), reason: reason.map(str::to_owned), confirmed };
+        let event = AuditEvent {
+            reason: reason.map(str::to_owned),
+            ..self.event(AuditKind::ApprovalCancelled, Some(caller), "CANCELLED")
+        };
+        Ok(self.closed(next, event, confirmed.map_or(self.decide_by, |confirmed| confirmed.use_by)))
+    }
+
+    /// Takes back what was approved and is not used yet: by whoever may decide it, or its principal. Revoking what is
+    /// revoked changes nothing.
+    ///
+    /// # Errors
+    /// The person is none of those; it is not approved.
+    pub fn revoke(&self, person: &Person, reason: Option<&str>, now: Timestamp) -> Result<Commanded, CommandRefusal> {
+        let as_owner = self.is_owner(person);
+        let standing = Standing { person: &person.id, groups: &person.groups, as_owner };
+        if !as_owner && !self.question.requirement.may_decide(&standing) {
+            return Err(CommandRefusal::NotAnApprover);
+        }
+        let confirmed = match &self.state {
+            ApprovalState::Approved(confirmed) if now < confirmed.use_by => *confirmed,
+            ApprovalState::Revoked { .. } => return Ok(Commanded::AsItWas),
+            ApprovalState::Approved(_)
+            | ApprovalState::Pending
+            | ApprovalState::Denied { .. }
+            | ApprovalState::Cancelled { .. }
+            | ApprovalState::Expired { .. }
+            | ApprovalState::Consumed { .. } => return Err(CommandRefusal::State(self.state_at(now))),
+        };
+        let next =
+            ApprovalState::Revoked { at: now, by: person.id.clone(), reason: reason.map(str::to_owned), confirmed };
+        let event = AuditEvent {
+            person: Some(person.id.clone()),
+            reason: reason.map(str::to_owned),
+            ..self.event(AuditKind::ApprovalRevoked, Some(&person.caller), "REVOKED")
+        };
+        Ok(self.closed(next, event, confirmed.use_by))
+    }
+
+    /// Whether the recorded approvals meet `requirement`: each person's last verdict counts.
+    pub fn meets(&self, requirement: &Requirement) -> bool {
+        requirement.met_by(
+            self.decisions
+                .iter()
+                .enumerate()
+                .filter(|(index, decision)| {
+                    decision.verdict == Verdict::Approve
+                        && !self.decisions.iter().skip(index + 1).any(|later| later.person == decision.person)
+                })
+                .map(|(_, decision)| decision.standing()),
+        )
+    }
+
+    /// The name of the state at `now`.
+    pub fn state_at(&self, now: Timestamp) -> StateName {
+        if self.expire(now).is_some() { StateName::Expired } else { self.state.name() }
+    }
+
+    /// What the audit says of something done to this approval.
+    pub fn event(&self, kind: AuditKind, caller: Option<&Identifier>, decision: &str) -> AuditEvent {
+        AuditEvent { approval: Some(self.id), ..AuditEvent::about(kind, &self.question.subject, caller, decision) }
+    }
+
+    /// Whether this person is the approval's principal.
+    pub fn is_owner(&self, person: &Person) -> bool {
+        self.question.subject.principal == person.id
+    }
+
+    fn closed(&self, state: ApprovalState, event: AuditEvent, deadline: Timestamp) -> Commanded {
+        let next = Self { state, version: self.version.saturating_add(1), ..self.clone() };
+        Commanded::Changed(Box::new(Change { next, events: vec![event], valid_before: Some(deadline) }))
+    }
+
+    fn expire(&self, now: Timestamp) -> Option<ApprovalState> {
+        match &self.state {
+            ApprovalState::Pending if now >= self.decide_by => {
+                Some(ApprovalState::Expired { at: self.decide_by, confirmed: None })
+            }
+            ApprovalState::Approved(confirmed) if now >= confirmed.use_by => {
+                Some(ApprovalState::Expired { at: confirmed.use_by, confirmed: Some(*confirmed) })
+            }
+            ApprovalState::Pending
+            | ApprovalState::Approved(_)
+            | ApprovalState::Denied { .. }
+            | ApprovalState::Cancelled { .. }
+            | ApprovalState::Revoked { .. }
+            | ApprovalState::Expired { .. }
+            | ApprovalState::Consumed { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the audit keeps: a record of every state change and every decision that let something happen or refused it. The
+//! store stamps id and time, in the transaction of what is recorded. Never arguments, tokens or previews.
+
+use super::fingerprint::Fingerprint;
+use super::ids::{ApprovalId, AuditRecordId, ExecutionId};
+use super::invocation::Subject;
+use super::text::Identifier;
+use super::time::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuditKind {
+    /// A question was recorded.
+    ApprovalRequested,
+    /// A question was refused: by the policy, or by a limit.
+    RequestRefused,
+    /// A person answered.
+    ApprovalDecided,
+    /// The answers meet the requirement.
+    ApprovalApproved,
+    /// An answer ended it.
+    ApprovalDenied,
+    /// A person's answer was refused.
+    DecideRefused,
+    /// The agent's side withdrew it.
+    ApprovalCancelled,
+    /// A person took the approval back.
+    ApprovalRevoked,
+    /// A deadline passed.
+    ApprovalExpired,
+    /// It was used, and an execution started.
+    ApprovalConsumed,
+    /// An execution started without an approval.
+    ExecutionStarted,
+    /// The gate stayed shut.
+    ConsumeRefused,
+    /// An outcome was reported.
+    ExecutionReported,
+}
+
+impl AuditKind {
+    /// Every kind.
+    pub const ALL: [Self; 13] = [
+        Self::ApprovalRequested,
+        Self::RequestRefused,
+        Self::ApprovalDecided,
+        Self::ApprovalApproved,
+        Self::ApprovalDenied,
+        Self::DecideRefused,
+        Self::ApprovalCancelled,
+        Self::ApprovalRevoked,
+        Self::ApprovalExpired,
+        Self::ApprovalConsumed,
+        Self::ExecutionStarted,
+        Self::ConsumeRefused,
+        Self::ExecutionReported,
+    ];
+
+    /// The stable text of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApprovalRequested => "approval.requested",
+            Self::RequestRefused => "request.refused",
+            Self::ApprovalDecided => "approval.decided",
+            Self::ApprovalApproved => "approval.approved",
+            Self::ApprovalDenied => "approval.denied",
+            Self::DecideRefused => "decide.refused",
+            Self::ApprovalCancelled => "approval.cancelled",
+            Self::ApprovalRevoked => "approval.revoked",
+            Self::ApprovalExpired => "approval.expired",
+            Self::ApprovalConsumed => "approval.consumed",
+            Self::ExecutionStarted => "execution.started",
+            Self::ConsumeRefused => "consume.refused",
+            Self::ExecutionReported => "execution.reported",
+        }
+    }
+
+    /// The kind of that text, if it is one.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for AuditKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// Something that happened, before the store has given it an id and a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEvent {
+    /// What.
+    pub kind: AuditKind,
+    /// The authenticated caller; none where the sidecar itself saw a deadline pass.
+    pub caller: Option<Identifier>,
+    /// On whose behalf the agent acts.
+    pub principal: Identifier,
+    /// The program that acts.
+    pub agent: Identifier,
+    /// The session.
+    pub conversation: Option<Identifier>,
+    /// The integration.
+    pub connector: Identifier,
+    /// The external identity.
+    pub account: Option<Identifier>,
+    /// The operation.
+    pub action: Identifier,
+    /// The approval concerned.
+    pub approval: Option<ApprovalId>,
+    /// The execution concerned.
+    pub execution: Option<ExecutionId>,
+    /// The invocation's fingerprint.
+    pub fingerprint: Fingerprint,
+    /// The revision of the policy that was asked.
+    pub policy_revision: Option<String>,
+    /// The person who decided or revoked.
+    pub person: Option<Identifier>,
+    /// What was decided, or the state that was reached.
+    pub decision: String,
+    /// The stable reason, or the person's own.
+    pub reason: Option<String>,
+    /// The labels of the invocation.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl AuditEvent {
+    /// What happened, to the invocation of `subject`, by `caller`; the rest is added by name.
+    pub fn about(kind: AuditKind, subject: &Subject, caller: Option<&Identifier>, decision: impl Into<String>) -> Self {
+        Self {
+            kind,
+            caller: caller.cloned(),
+            principal: subject.principal.clone(),
+            agent: subject.agent.clone(),
+            conversation: subject.conversation.clone(),
+            connector: subject.connector.clone(),
+            account: subject.account.clone(),
+            action: subject.action.clone(),
+            approval: None,
+            execution: None,
+            fingerprint: subject.fingerprint,
+            policy_revision: None,
+            person: None,
+            decision: decision.into(),
+            reason: None,
+            labels: subject.labels.clone(),
+        }
+    }
+}
+
+/// A record as it stands in the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRecord {
+    /// Its id.
+    pub id: AuditRecordId,
+    /// Its place in this store's order of writing.
+    pub position: i64,
+    /// When, by the store's time.
+    pub time: Timestamp,
+    /// What happened.
+    pub event: AuditEvent,
+}

@@ -1,0 +1,267 @@
+//! The one trait behind which the approval table stands: whole operations, each one transaction. The store owns time:
+//! every read returns its time with the rows, and every write stamps it.
+//!
+//! Backends keep no rule of the domain: where a write depends on one (the state at a time, what an equal question is),
+//! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
+
+pub mod sqlite;
+
+use crate::domain::approval::{Approval, Question, StateName};
+use crate::domain::audit::{AuditEvent, AuditRecord};
+use crate::domain::change::Change;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::{Execution, Start};
+use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
+use crate::domain::requirement::RequirementDigest;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use async_trait::async_trait;
+use std::fmt;
+
+/// Rows, with the store's time when they were read.
+#[derive(Clone, Debug)]
+pub struct Loaded<T> {
+    /// What was read. Approvals and executions come as they stand in the table: `as_of(now)` says how they stand now.
+    pub row: T,
+    /// The store's time, not before any time in the rows.
+    pub now: Timestamp,
+}
+
+/// Why the store did not answer. The cause is for the log, never for a client.
+#[derive(Debug)]
+pub enum StoreError {
+    /// It cannot be reached, is full, is read-only, or did not answer in time; nothing was written, or it is not known
+    /// whether it was.
+    Unavailable {
+        /// What the driver said.
+        cause: String,
+    },
+    /// A row fits no state of the domain. It is neither repaired nor defaulted.
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The row's id.
+        id: String,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable { cause } => write!(formatter, "the store does not answer: {cause}"),
+            Self::Corrupt { table, id } => write!(formatter, "the row {id} of {table} fits no state"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What a save that expects a version did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// It is committed, with its audit records.
+    Yes,
+    /// The row has another version, or the change no longer holds at the store's time. Nothing was written.
+    Conflict,
+}
+
+/// A question that is to be recorded, unless it has been asked.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    /// The id of the approval if it is made.
+    pub id: ApprovalId,
+    /// What is asked.
+    pub question: Question,
+    /// The caller's own id of the request.
+    pub request: Option<RequestKey>,
+    /// How many approvals may be open at once.
+    pub limits: OpenLimits,
+}
+
+/// A `request_id` with what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    /// The id, unique per caller, principal and agent.
+    pub id: Identifier,
+    /// SHA-256 over the request, in hexadecimal digits.
+    pub digest: String,
+}
+
+/// Limits against fatigue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenLimits {
+    /// Open approvals per caller and principal.
+    pub per_principal: u32,
+    /// Open approvals per caller and agent.
+    pub per_agent: u32,
+}
+
+/// Which limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenLimit {
+    /// Per caller and principal.
+    PerPrincipal,
+    /// Per caller and agent.
+    PerAgent,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// It was recorded.
+    Created(Approval),
+    /// The same question is open, or the same `request_id` was answered with this approval: as it stands now.
+    Existing(Approval),
+    /// The `request_id` stands for another request.
+    RequestIdReused,
+    /// Too many are open. Nothing was recorded.
+    LimitReached(OpenLimit),
+}
+
+/// What a `request_id` stood for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierRequest {
+    /// The digest of that request.
+    pub digest: String,
+    /// The approval that answered it, as it stands in the table.
+    pub approval: Approval,
+}
+
+/// Under which requirement an approval may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepting {
+    /// Any: today's policy allows the call as it is.
+    AnyRequirement,
+    /// The stored requirement must have this digest.
+    Digest(RequirementDigest),
+    /// The row must have this version: its decisions were tested against today's requirement.
+    Version(u64),
+}
+
+/// Who made an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptKey {
+    /// The caller.
+    pub caller: Identifier,
+    /// The principal.
+    pub principal: Identifier,
+    /// The agent.
+    pub agent: Identifier,
+    /// The agent's id of the attempt.
+    pub attempt: AttemptId,
+}
+
+/// Which approvals a person sees.
+#[derive(Clone, Debug)]
+pub struct ApprovalQuery {
+    /// The person.
+    pub person: Identifier,
+    /// Every group of today's policy that the person is in.
+    pub groups: Vec<Identifier>,
+    /// Only those in one of these states at the store's time; empty means all.
+    pub states: Vec<StateName>,
+    /// Only those older than this (creation, then id), the last of the page before.
+    pub before: Option<(Timestamp, ApprovalId)>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// Which audit records to read.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Only those about this approval.
+    pub approval: Option<ApprovalId>,
+    /// Only those about this execution.
+    pub execution: Option<ExecutionId>,
+    /// Only those on behalf of this principal.
+    pub principal: Option<Identifier>,
+    /// Only those written before this position, the last of the page before.
+    pub before: Option<i64>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredKey {
+    /// Its id, in hexadecimal digits.
+    pub id: String,
+    /// A value that only the secret's holder can make, in hexadecimal digits.
+    pub check: String,
+}
+
+/// The approval table. Every operation is whole or not at all; an acknowledged write survives the process and the power.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The store's time. Answers only if the store does: this is what readiness asks.
+    async fn time(&self) -> Result<Timestamp, StoreError>;
+
+    /// The store's time as last read, plus the monotonic time since: for what must not wait for the store.
+    fn estimated_time(&self) -> Timestamp;
+
+    /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; overdue approvals
+    /// of the same question are expired first; the same question still open (DESIGN 6: same caller, every identity but the
+    /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
+    /// then stands for it; limits are checked; else the approval is made, with its audience, its `request_id` and its
+    /// audit record.
+    async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError>;
+
+    /// What a `request_id` stood for, if it is known.
+    async fn earlier_request(
+        &self,
+        caller: &Identifier,
+        principal: &Identifier,
+        agent: &Identifier,
+        id: &Identifier,
+    ) -> Result<Loaded<Option<EarlierRequest>>, StoreError>;
+
+    /// One approval.
+    async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// The approvals that a person sees, newest first.
+    async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError>;
+
+    /// Saves a changed approval and its audit records, if the row still has the version `expected` and the store's time is
+    /// before the change's `valid_before`.
+    async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError>;
+
+    /// Uses an approval, once: one conditional statement whose predicates are every binding of `start.subject`, the state,
+    /// `use_by` against the store's own time, what `accepting` says, that the attempt is new, and that what it retries has
+    /// not succeeded; the execution and the audit record are of the same transaction. None if the statement changed
+    /// nothing.
+    async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError>;
+
+    /// Starts an execution without an approval, if the attempt is new and what it retries is of the same principal and
+    /// agent and has not succeeded. None if nothing was written.
+    async fn start(&self, start: Start) -> Result<Option<Execution>, StoreError>;
+
+    /// The rows that a consumption depends on, in one transaction: the approval, the attempt, and the execution that the
+    /// approval (or, without one, `retry_of`) retries.
+    async fn consume_facts(
+        &self,
+        approval: Option<ApprovalId>,
+        attempt: &AttemptKey,
+        retry_of: Option<ExecutionId>,
+    ) -> Result<Loaded<ConsumeFacts>, StoreError>;
+
+    /// One execution.
+    async fn execution(&self, id: ExecutionId) -> Result<Loaded<Option<Execution>>, StoreError>;
+
+    /// Saves a changed execution and its audit records, under the same conditions as [`Store::save_approval`].
+    async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError>;
+
+    /// Writes audit records that go with no other change: refusals.
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Audit records, newest first.
+    async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
+
+    /// Every server secret that this table has been used with.
+    async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;
+
+    /// Notes a server secret as in use, unless its id is there.
+    async fn add_key(&self, key: StoredKey) -> Result<(), StoreError>;
+
+    /// Finishes what is in flight and lets go of the table.
+    async fn close(&self);
+}
