@@ -1,6 +1,8 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod auth;
 pub mod clock;
 pub mod domain;
 pub mod proto;
+pub mod secrets;
 pub mod storage;

@@ -1,7 +1,8 @@
 //! One intended call: who acts for whom, where, as which account, doing what, for which objective. Its arguments are
 //! covered by the fingerprint.
 
-use super::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
+use super::arguments::Arguments;
+use super::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint, FingerprintInput, ObjectiveRef};
 use super::text::Identifier;
 use std::collections::BTreeMap;
 
@@ -129,5 +130,71 @@ impl Binding {
             Self::Arguments => "arguments",
             Self::ToolDefinition => "tool definition",
         }
+    }
+}
+
+/// One intended call, with its arguments.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// All of it but the text of its arguments.
+    pub subject: Subject,
+    /// The arguments: canonical, and readable.
+    pub arguments: Arguments,
+}
+
+/// What a caller says of an invocation beside its arguments.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// On whose behalf the agent acts.
+    pub principal: Identifier,
+    /// The program that acts.
+    pub agent: Identifier,
+    /// The session.
+    pub conversation: Option<Identifier>,
+    /// The integration.
+    pub connector: Identifier,
+    /// The external identity.
+    pub account: Option<Identifier>,
+    /// One authorisation of the account.
+    pub connection: Option<Identifier>,
+    /// The operation.
+    pub action: Identifier,
+    /// What the agent is working on.
+    pub objective: Option<Objective>,
+    /// The tool's definition.
+    pub tool_definition_digest: Option<DefinitionDigest>,
+    /// For the audit alone.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Invocation {
+    /// The invocation of what was said and these arguments, with its fingerprint.
+    pub fn new(said: Said, arguments: Arguments) -> Self {
+        let fingerprint = Fingerprint::of(&FingerprintInput {
+            account: said.account.as_ref().map_or("", Identifier::as_str),
+            action: said.action.as_str(),
+            connector: said.connector.as_str(),
+            objective: said.objective.as_ref().map(|objective| ObjectiveRef {
+                transcript: objective.transcript.as_str(),
+                id: objective.id.as_str(),
+                revision: objective.revision,
+            }),
+            arguments: &arguments,
+        });
+        let subject = Subject {
+            principal: said.principal,
+            agent: said.agent,
+            conversation: said.conversation,
+            connector: said.connector,
+            account: said.account,
+            connection: said.connection,
+            action: said.action,
+            objective: said.objective,
+            fingerprint,
+            arguments_digest: arguments.digest(),
+            tool_definition_digest: said.tool_definition_digest,
+            labels: said.labels,
+        };
+        Self { subject, arguments }
     }
 }

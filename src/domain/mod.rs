@@ -10,6 +10,7 @@ pub mod fingerprint;
 pub mod ids;
 pub mod invocation;
 pub mod limits;
+pub mod pattern;
 pub mod preview;
 pub mod requirement;
 pub mod scope;

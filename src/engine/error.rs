@@ -1,0 +1,56 @@
+//! Every way in which the engine refuses, or cannot answer. `service/errors` gives each its code and its reason.
+
+use crate::domain::approval::{Approval, CommandRefusal};
+use crate::domain::consume::ConsumeRefusal;
+use crate::domain::decision::PolicyAnswer;
+use crate::domain::execution::{Execution, ReportRefusal};
+use crate::domain::ids::ExecutionId;
+use crate::storage::{OpenLimit, StoreError};
+
+/// Why the engine did not do what it was asked to.
+#[derive(Debug)]
+pub enum EngineError {
+    /// The store did not answer, or holds what cannot be.
+    Store(StoreError),
+    /// Something panicked while it decided; nothing was let through.
+    Panicked,
+    /// The caller may not act for this principal and agent.
+    OutOfBounds,
+    /// The caller may not speak for this person.
+    PersonOutOfBounds,
+    /// A caller that asserts persons named none.
+    PersonMissing,
+    /// There is no such approval for this caller, principal and agent, or for this person.
+    ApprovalUnknown,
+    /// There is no such execution for this caller, principal and agent.
+    ExecutionUnknown,
+    /// The policy denies the invocation.
+    PolicyDenied(Box<PolicyAnswer>),
+    /// The `request_id` stands for another request.
+    RequestIdReused,
+    /// Too many questions are open.
+    TooManyOpen {
+        /// Which limit.
+        limit: OpenLimit,
+        /// Its value.
+        most: u32,
+    },
+    /// What is to be retried has succeeded.
+    RetryNotNeeded(ExecutionId),
+    /// A command on an approval was refused; the approval as it stands.
+    Command(CommandRefusal, Box<Approval>),
+    /// The gate stayed shut.
+    Consume(Box<ConsumeRefusal>),
+    /// A report was refused; the execution as it stands.
+    Report(ReportRefusal, Box<Execution>),
+    /// Others changed the record each time; nothing was written.
+    LostRace,
+    /// The page token was not made for this query.
+    PageTokenInvalid,
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,206 @@
+//! Asking people: decides, and where confirmation is required records exactly what is to be confirmed.
+
+use super::{AgentCaller, Engine, EngineError, within};
+use crate::domain::approval::{self, Approval, RetriedExecution};
+use crate::domain::audit::{AuditEvent, AuditKind};
+use crate::domain::decision::{Decision, PolicyAnswer};
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::invocation::{Invocation, Subject};
+use crate::domain::requirement::Requirement;
+use crate::domain::text::Identifier;
+use crate::domain::wording;
+use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use std::time::Duration;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+/// What an agent asks people.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The intended call.
+    pub invocation: Invocation,
+    /// The caller's own id of this request.
+    pub request_id: Option<Identifier>,
+    /// The execution that the call would retry.
+    pub retry_of: Option<ExecutionId>,
+    /// The agent's own words, neutralised.
+    pub agent_note: Option<String>,
+    /// How long people may take; it only shortens.
+    pub decide_within: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Asked {
+    /// Nothing is to be confirmed, and no approval was made.
+    Allowed(Box<PolicyAnswer>),
+    /// People are asked.
+    Open {
+        /// The approval, as it stands now.
+        approval: Box<Approval>,
+        /// What uses it.
+        token: Zeroizing<String>,
+        /// Whether it had been asked before.
+        existing: bool,
+    },
+}
+
+impl Engine {
+    /// Records a question, or finds it recorded.
+    ///
+    /// # Errors
+    /// Out of the caller's bounds; a `request_id` of another request; denied by policy; what is to be retried does not
+    /// exist or has succeeded; too many questions open; the store.
+    pub async fn request_approval(&self, caller: &AgentCaller, question: Question) -> Result<Asked, EngineError> {
+        within(caller, &question.invocation)?;
+        let request = question.request_id.clone().map(|id| RequestKey { id, digest: digest(&question) });
+        if let Some(request) = &request
+            && let Some(approval) = self.asked_before(caller, &question.invocation.subject, request).await?
+        {
+            return Ok(self.open(approval, true));
+        }
+        let answer = self.ask_policy(&question.invocation, false)?;
+        let requirement = match &answer.decision {
+            Decision::Deny => return Err(self.refuse_request(caller, &question, answer).await?),
+            Decision::Allow => None,
+            Decision::ConfirmationRequired(requirement) => Some(requirement.clone()),
+        };
+        let retried = self.retried(&question).await?;
+        let Some(requirement) = requirement else { return Ok(Asked::Allowed(Box::new(answer))) };
+        let new = NewApproval {
+            id: ApprovalId::new(Uuid::now_v7()),
+            question: self.question(caller, question, answer, requirement, retried),
+            request,
+            limits: self.limits,
+        };
+        let subject = new.question.subject.clone();
+        let loaded = self.store.request(new).await?;
+        match loaded.row {
+            Requested::Created(approval) => Ok(self.open(approval, false)),
+            Requested::Existing(approval) => Ok(self.open(approval.as_of(loaded.now), true)),
+            Requested::RequestIdReused => Err(EngineError::RequestIdReused),
+            Requested::LimitReached(limit) => {
+                let most = match limit {
+                    OpenLimit::PerPrincipal => self.limits.per_principal,
+                    OpenLimit::PerAgent => self.limits.per_agent,
+                };
+                self.store.record(vec![refused(caller, &subject, "TOO_MANY_OPEN_APPROVALS")]).await?;
+                Err(EngineError::TooManyOpen { limit, most })
+            }
+        }
+    }
+
+    async fn asked_before(
+        &self,
+        caller: &AgentCaller,
+        subject: &Subject,
+        request: &RequestKey,
+    ) -> Result<Option<Approval>, EngineError> {
+        let loaded =
+            self.store.earlier_request(&caller.name, &subject.principal, &subject.agent, &request.id).await?;
+        match loaded.row {
+            None => Ok(None),
+            Some(earlier) if earlier.digest == request.digest => Ok(Some(earlier.approval.as_of(loaded.now))),
+            Some(_) => Err(EngineError::RequestIdReused),
+        }
+    }
+
+    async fn refuse_request(
+        &self,
+        caller: &AgentCaller,
+        question: &Question,
+        answer: PolicyAnswer,
+    ) -> Result<EngineError, EngineError> {
+        let event = AuditEvent {
+            policy_revision: Some(answer.policy_revision.clone()),
+            ..refused(caller, &question.invocation.subject, answer.reason.as_str())
+        };
+        self.store.record(vec![event]).await?;
+        Ok(EngineError::PolicyDenied(Box::new(answer)))
+    }
+
+    async fn retried(&self, question: &Question) -> Result<Option<RetriedExecution>, EngineError> {
+        let Some(id) = question.retry_of else { return Ok(None) };
+        let subject = &question.invocation.subject;
+        let loaded = self.store.execution(id).await?;
+        let execution = loaded
+            .row
+            .filter(|execution| {
+                execution.subject.principal == subject.principal && execution.subject.agent == subject.agent
+            })
+            .ok_or(EngineError::ExecutionUnknown)?;
+        let known = execution.known_outcome(loaded.now).ok_or(EngineError::RetryNotNeeded(id))?;
+        Ok(Some(RetriedExecution { id, known }))
+    }
+
+    fn question(
+        &self,
+        caller: &AgentCaller,
+        asked: Question,
+        answer: PolicyAnswer,
+        requirement: Requirement,
+        retry_of: Option<RetriedExecution>,
+    ) -> approval::Question {
+        let subject = asked.invocation.subject;
+        let mut preview = self.previewer.preview(asked.invocation.arguments.value());
+        preview.omissions.extend(wording::confusable(&subject, asked.agent_note.as_deref()));
+        approval::Question {
+            message: wording::question(&subject, retry_of.as_ref()),
+            requested_by: caller.name.clone(),
+            // The policy asks only about actions that it knows, so there is a scope; were there none, the strongest.
+            scope: answer.scope.unwrap_or(crate::domain::scope::Scope::Admin),
+            tags: answer.tags,
+            preview,
+            agent_note: asked.agent_note,
+            policy_revision: answer.policy_revision,
+            reason: answer.reason,
+            rules: answer.rules,
+            requirement: match asked.decide_within {
+                Some(longest) => requirement.deciding_within(longest),
+                None => requirement,
+            },
+            retry_of,
+            subject,
+        }
+    }
+
+    fn open(&self, approval: Approval, existing: bool) -> Asked {
+        Asked::Open { token: self.keys.consume_token(approval.id), approval: Box::new(approval), existing }
+    }
+}
+
+fn refused(caller: &AgentCaller, subject: &Subject, reason: &str) -> AuditEvent {
+    AuditEvent {
+        reason: Some(reason.to_owned()),
+        ..AuditEvent::about(AuditKind::RequestRefused, subject, Some(&caller.name), "DENY")
+    }
+}
+
+/// SHA-256 over all that a request says, each part behind its length, so that no two requests share it.
+fn digest(question: &Question) -> String {
+    let subject = &question.invocation.subject;
+    let optional = |text: Option<&Identifier>| text.map_or(String::new(), ToString::to_string);
+    let mut parts = vec![
+        subject.principal.to_string(),
+        subject.agent.to_string(),
+        optional(subject.conversation.as_ref()),
+        optional(subject.connection.as_ref()),
+        subject.fingerprint.to_string(),
+        subject.tool_definition_digest.map_or(String::new(), |digest| digest.to_string()),
+        question.retry_of.map_or(String::new(), |id| id.to_string()),
+        question.agent_note.clone().unwrap_or_default(),
+        question.decide_within.map_or(String::new(), |span| span.as_micros().to_string()),
+    ];
+    parts.extend(subject.labels.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
