@@ -360,6 +360,18 @@ pub enum CommandRefusal {
     AlreadyDecided,
 }
 
+impl CommandRefusal {
+    /// The stable reason of it.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::State(state) => state.reason(),
+            Self::NotAnApprover => "NOT_AN_APPROVER",
+            Self::ShownFingerprintDiffers => "SHOWN_FINGERPRINT_DIFFERS",
+            Self::AlreadyDecided => "ALREADY_DECIDED",
+        }
+    }
+}
+
 /// What a command did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commanded {

@@ -44,6 +44,24 @@ pub enum ConsumeRefusal {
     RetriedUnknown,
 }
 
+impl ConsumeRefusal {
+    /// The stable reason of it.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::TokenInvalid => "TOKEN_INVALID",
+            Self::Mismatch(binding) => binding.reason(),
+            Self::AttemptIdReused => "ATTEMPT_ID_REUSED",
+            Self::AttemptOver(_) => "ATTEMPT_OVER",
+            Self::State(_, state) => state.reason(),
+            Self::RetryNotNeeded(_) => "RETRY_NOT_NEEDED",
+            Self::PolicyDenied(_) => "POLICY_DENIED",
+            Self::ConfirmationRaised => "CONFIRMATION_RAISED",
+            Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
+            Self::RetriedUnknown => "EXECUTION_NOT_FOUND",
+        }
+    }
+}
+
 /// What became of a consumption that the statement did not make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyNot {

@@ -18,9 +18,7 @@ pub fn question(subject: &Subject, retry_of: Option<&RetriedExecution>) -> Strin
     );
     if let Some(retried) = retry_of {
         message.push_str(match retried.known {
-            KnownOutcome::Started => {
-                " It repeats an attempt that is still under way: doing it again may do it twice."
-            }
+            KnownOutcome::Started => " It repeats an attempt that is still under way: doing it again may do it twice.",
             KnownOutcome::Failed => " It repeats an attempt that failed without an effect.",
             KnownOutcome::Unknown => {
                 " It repeats an attempt of which nobody knows the outcome: doing it again may do it twice."

@@ -10,6 +10,8 @@ pub struct Preview {
 /// x
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Omission {
+    /// Which text of the approval it speaks of; none: the arguments.
+    pub field: Option<String>,
     /// x
     pub pointer: String,
     /// x
