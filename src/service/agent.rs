@@ -1,0 +1,244 @@
+//! `AgentService`: the door of the process that runs the agent.
+
+use super::fields::Violations;
+use super::{Doors, agent_caller, errors, render, to_the_end};
+use crate::domain::execution::Outcome;
+use crate::domain::limits;
+use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
+use crate::proto::agent_service_server::AgentService;
+use crate::proto::{self, batch_evaluate_result};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+impl Doors {
+    fn evaluate_one(
+        &self,
+        caller: &AgentCaller,
+        request: proto::EvaluateRequest,
+    ) -> Result<proto::EvaluateResponse, Status> {
+        let mut violations = Violations::default();
+        let invocation = violations.invocation(request.invocation, self.arguments_bytes);
+        let invocation = violations.and(invocation)?;
+        let answer = self
+            .engine
+            .evaluate(caller, &invocation, request.explain)
+            .map_err(|error| errors::status(&error))?;
+        let fingerprint = invocation.subject.fingerprint.to_string();
+        Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
+    }
+}
+
+#[tonic::async_trait]
+impl AgentService for Doors {
+    async fn evaluate(
+        &self,
+        request: Request<proto::EvaluateRequest>,
+    ) -> Result<Response<proto::EvaluateResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        self.evaluate_one(&caller, request.into_inner()).map(Response::new)
+    }
+
+    async fn batch_evaluate(
+        &self,
+        request: Request<proto::BatchEvaluateRequest>,
+    ) -> Result<Response<proto::BatchEvaluateResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let requests = request.into_inner().requests;
+        let mut violations = Violations::default();
+        if requests.is_empty() || requests.len() > limits::BATCH_ITEMS {
+            violations.add("requests", format!("has {} items; 1 to {} are allowed", requests.len(), limits::BATCH_ITEMS));
+        }
+        violations.finish()?;
+        let mut results = Vec::with_capacity(requests.len());
+        for request in requests {
+            let result = match self.evaluate_one(&caller, request) {
+                Ok(response) => batch_evaluate_result::Result::Response(response),
+                Err(status) => batch_evaluate_result::Result::Error(batch_error(&status)),
+            };
+            results.push(proto::BatchEvaluateResult { result: Some(result) });
+            // One batch is as long as a hundred calls, and others wait on this thread.
+            tokio::task::yield_now().await;
+        }
+        Ok(Response::new(proto::BatchEvaluateResponse { results }))
+    }
+
+    async fn request_approval(
+        &self,
+        request: Request<proto::RequestApprovalRequest>,
+    ) -> Result<Response<proto::RequestApprovalResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let invocation = violations.invocation(request.invocation, self.arguments_bytes);
+        let request_id = violations.optional_identifier("request_id", &request.request_id);
+        let retry_of = match request.retry_of.as_str() {
+            "" => None,
+            text => violations.execution_id("retry_of", text),
+        };
+        let agent_note = violations.optional_note("agent_note", &request.agent_note);
+        let decide_within = violations.optional_span(
+            "decide_within",
+            request.decide_within.as_ref(),
+            limits::SHORTEST_DEADLINE,
+            limits::LONGEST_DEADLINE,
+        );
+        let invocation = violations.and(invocation)?;
+        let engine = Arc::clone(&self.engine);
+        let question = Question { invocation, request_id, retry_of, agent_note, decide_within };
+        let asked = to_the_end(async move { engine.request_approval(&caller, question).await }).await?;
+        Ok(Response::new(match asked {
+            Asked::Allowed(answer) => proto::RequestApprovalResponse {
+                decision: render::decision(&answer.decision),
+                reason: answer.reason.as_str().to_owned(),
+                rules: render::rules(&answer.rules),
+                message: answer.message,
+                approval: None,
+                consume_token: String::new(),
+                existing: false,
+            },
+            Asked::Open { approval, token, existing } => proto::RequestApprovalResponse {
+                decision: proto::Decision::ConfirmationRequired.into(),
+                reason: approval.question.reason.as_str().to_owned(),
+                rules: render::rules(&approval.question.rules),
+                message: approval.question.message.clone(),
+                approval: Some(render::approval(*approval)),
+                consume_token: token.to_string(),
+                existing,
+            },
+        }))
+    }
+
+    async fn get_approval(
+        &self,
+        request: Request<proto::AgentServiceGetApprovalRequest>,
+    ) -> Result<Response<proto::AgentServiceGetApprovalResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let principal = violations.identifier("principal", &request.principal);
+        let agent = violations.identifier("agent", &request.agent);
+        let id = violations.approval_id("approval_id", &request.approval_id);
+        let (principal, agent, id) = violations.and(all(principal, agent, id))?;
+        let approval = self
+            .engine
+            .approval_of_agent(&caller, &principal, &agent, id)
+            .await
+            .map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::AgentServiceGetApprovalResponse { approval: Some(render::approval(approval)) }))
+    }
+
+    async fn cancel_approval(
+        &self,
+        request: Request<proto::CancelApprovalRequest>,
+    ) -> Result<Response<proto::CancelApprovalResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let principal = violations.identifier("principal", &request.principal);
+        let agent = violations.identifier("agent", &request.agent);
+        let id = violations.approval_id("approval_id", &request.approval_id);
+        let reason = violations.optional_note("reason", &request.reason);
+        let (principal, agent, id) = violations.and(all(principal, agent, id))?;
+        let engine = Arc::clone(&self.engine);
+        let approval =
+            to_the_end(async move { engine.cancel(&caller, &principal, &agent, id, reason.as_deref()).await }).await?;
+        Ok(Response::new(proto::CancelApprovalResponse { approval: Some(render::approval(approval)) }))
+    }
+
+    async fn consume(
+        &self,
+        request: Request<proto::ConsumeRequest>,
+    ) -> Result<Response<proto::ConsumeResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let token = (!request.consume_token.is_empty()).then(|| Zeroizing::new(request.consume_token));
+        let mut violations = Violations::default();
+        let attempt = violations.attempt_id("attempt_id", &request.attempt_id);
+        let invocation = violations.invocation(request.invocation, self.arguments_bytes);
+        let retry_of = match request.retry_of.as_str() {
+            "" => None,
+            _ if token.is_some() => {
+                violations.add("retry_of", "must be empty with a consume_token: the approval says what it retries");
+                None
+            }
+            text => violations.execution_id("retry_of", text),
+        };
+        let (attempt, invocation) = violations.and(attempt.zip(invocation))?;
+        let engine = Arc::clone(&self.engine);
+        let call = ConsumeCall { token, attempt, invocation, retry_of };
+        let permit = to_the_end(async move { engine.consume(&caller, call).await }).await?;
+        Ok(Response::new(render::permit(permit)))
+    }
+
+    async fn report_outcome(
+        &self,
+        request: Request<proto::ReportOutcomeRequest>,
+    ) -> Result<Response<proto::ReportOutcomeResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let principal = violations.identifier("principal", &request.principal);
+        let agent = violations.identifier("agent", &request.agent);
+        let execution = violations.execution_id("execution_id", &request.execution_id);
+        let outcome = outcome(request.outcome());
+        if outcome.is_none() {
+            violations.add("outcome", "must be SUCCEEDED, FAILED or UNKNOWN");
+        }
+        let remote_reference = violations.optional_text(
+            "remote_reference",
+            &request.remote_reference,
+            limits::REMOTE_REFERENCE_BYTES,
+        );
+        let error_code = violations.optional_text("error_code", &request.error_code, limits::ERROR_CODE_BYTES);
+        let detail = violations.optional_text("detail", &request.detail, limits::OUTCOME_DETAIL_BYTES);
+        let duration = violations.optional_span(
+            "duration",
+            request.duration.as_ref(),
+            Duration::ZERO,
+            limits::OUTCOME_DURATION,
+        );
+        let ((principal, agent, execution), outcome) =
+            violations.and(all(principal, agent, execution).zip(outcome))?;
+        let said = OutcomeReport {
+            principal,
+            agent,
+            execution,
+            outcome,
+            remote_reference,
+            error_code,
+            detail,
+            duration,
+        };
+        let engine = Arc::clone(&self.engine);
+        let execution = to_the_end(async move { engine.report_outcome(&caller, &said).await }).await?;
+        Ok(Response::new(proto::ReportOutcomeResponse { execution: Some(render::execution(execution)) }))
+    }
+}
+
+fn all<A, B, C>(first: Option<A>, second: Option<B>, third: Option<C>) -> Option<(A, B, C)> {
+    Some((first?, second?, third?))
+}
+
+fn outcome(outcome: proto::Outcome) -> Option<Outcome> {
+    match outcome {
+        proto::Outcome::Unspecified => None,
+        proto::Outcome::Succeeded => Some(Outcome::Succeeded),
+        proto::Outcome::Failed => Some(Outcome::Failed),
+        proto::Outcome::Unknown => Some(Outcome::Unknown),
+    }
+}
+
+/// What `Evaluate` would have failed with, as a part of a batch's answer.
+fn batch_error(status: &Status) -> proto::BatchEvaluateError {
+    let info = status.get_details_error_info();
+    proto::BatchEvaluateError {
+        code: status.code().into(),
+        reason: info.as_ref().map_or(String::new(), |info| info.reason.clone()),
+        message: status.message().to_owned(),
+        metadata: info.map(|info| info.metadata).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,388 @@
+//! The one place where failures meet gRPC: each gets its code, its stable reason in `google.rpc.ErrorInfo`, a message that
+//! says what happened and what to do about it, and every dynamic value of it as metadata. There is no catch-all.
+
+use crate::auth::AuthError;
+use crate::domain::approval::{Approval, ApprovalState, CommandRefusal, StateName};
+use crate::domain::consume::ConsumeRefusal;
+use crate::domain::decision::{PolicyAnswer, PolicyReason};
+use crate::domain::execution::{Execution, ReportRefusal};
+use crate::domain::ids::ExecutionId;
+use crate::domain::invocation::Binding;
+use crate::engine::EngineError;
+use crate::storage::{OpenLimit, StoreError};
+use std::collections::HashMap;
+use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use uuid::Uuid;
+
+/// The domain of every `google.rpc.ErrorInfo`.
+pub(super) const DOMAIN: &str = "countersign.v1";
+
+/// A store that is away is tried again after this long.
+const RETRY_STORE: Duration = Duration::from_secs(1);
+/// Whoever lost every race tries again after this long.
+const RETRY_RACE: Duration = Duration::from_millis(50);
+
+type Metadata = HashMap<String, String>;
+
+/// A refusal: code, reason, message, metadata.
+fn refusal(code: Code, reason: &str, message: impl Into<String>, metadata: Metadata) -> Status {
+    let details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    Status::with_error_details(code, message, details)
+}
+
+/// A refusal because of a state, with what would have had to hold.
+fn precondition(reason: &str, subject: &str, message: impl Into<String>, metadata: Metadata) -> Status {
+    let message = message.into();
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    details.add_precondition_failure_violation(reason, subject, message.clone());
+    Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+fn metadata<const N: usize>(pairs: [(&str, String); N]) -> Metadata {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// A request with fields that cannot be read.
+pub(super) fn bad_request(
+    reason: &str,
+    message: String,
+    metadata: Metadata,
+    violations: Vec<(String, String)>,
+) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    for (field, what) in violations {
+        details.add_bad_request_violation(field, what);
+    }
+    Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
+/// A field that was not read though nothing was found wrong with it: refused, as all that is unclear.
+pub(super) fn unreadable() -> Status {
+    refusal(Code::InvalidArgument, "INVALID_REQUEST", "the request cannot be read", Metadata::new())
+}
+
+/// A request that reached a handler without a caller of the right role.
+pub(super) fn unauthenticated() -> Status {
+    unauthorised(AuthError::Missing)
+}
+
+/// A request without the right credential.
+pub(super) fn unauthorised(error: AuthError) -> Status {
+    match error {
+        AuthError::Missing => refusal(
+            Code::Unauthenticated,
+            "CREDENTIALS_MISSING",
+            "send one `authorization: Bearer TOKEN` with every call",
+            Metadata::new(),
+        ),
+        AuthError::Invalid => refusal(
+            Code::Unauthenticated,
+            "CREDENTIALS_INVALID",
+            "the bearer token is no caller's: check the token and the `callers` of the configuration",
+            Metadata::new(),
+        ),
+        AuthError::WrongRole { has, needs } => refusal(
+            Code::PermissionDenied,
+            "ROLE_NOT_ALLOWED",
+            format!("this service is for callers of the role {needs}; this one's is {has}"),
+            metadata([("role", has.to_string()), ("needed_role", needs.to_string())]),
+        ),
+    }
+}
+
+/// The status of anything that the engine refuses or cannot do.
+pub(super) fn status(error: &EngineError) -> Status {
+    match error {
+        EngineError::Store(error) => store(error),
+        EngineError::Panicked => internal("a panic while deciding"),
+        EngineError::OutOfBounds => refusal(
+            Code::PermissionDenied,
+            "CALLER_OUT_OF_BOUNDS",
+            "this caller may not act for this principal and agent: see `agents` and `principals` of the caller",
+            Metadata::new(),
+        ),
+        EngineError::PersonOutOfBounds => refusal(
+            Code::PermissionDenied,
+            "CALLER_OUT_OF_BOUNDS",
+            "this caller may not speak for this person: see `principal` or `asserts_principal` of the caller",
+            Metadata::new(),
+        ),
+        EngineError::PersonMissing => bad_request(
+            "PRINCIPAL_REQUIRED",
+            "principal: this caller speaks for several people, so each request names one".to_owned(),
+            metadata([("field", "principal".to_owned())]),
+            vec![("principal".to_owned(), "is required of a caller that asserts persons".to_owned())],
+        ),
+        EngineError::ApprovalUnknown => not_found(
+            "APPROVAL_NOT_FOUND",
+            "approval",
+            "there is no such approval for this caller, principal and agent (or person)",
+        ),
+        EngineError::ExecutionUnknown => not_found(
+            "EXECUTION_NOT_FOUND",
+            "execution",
+            "there is no such execution for this caller, principal and agent",
+        ),
+        EngineError::PolicyDenied(answer) => policy_denied_with(answer),
+        EngineError::RequestIdReused => refusal(
+            Code::AlreadyExists,
+            "REQUEST_ID_REUSED",
+            "this request_id stands for another request: make a new one for each question",
+            Metadata::new(),
+        ),
+        EngineError::TooManyOpen { limit, most } => too_many_open(*limit, *most),
+        EngineError::RetryNotNeeded(execution) => retry_not_needed(*execution),
+        EngineError::Command(refusal, approval) => command(refusal, approval),
+        EngineError::Consume(refusal) => consume(refusal),
+        EngineError::Report(refusal, execution) => report(*refusal, execution),
+        EngineError::LostRace => {
+            let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
+            details.set_retry_info(Some(RETRY_RACE));
+            Status::with_error_details(
+                Code::Aborted,
+                "others changed the record each time it was tried; nothing was changed: try again with the same ids",
+                details,
+            )
+        }
+        EngineError::PageTokenInvalid => bad_request(
+            "PAGE_TOKEN_INVALID",
+            "page_token: was not made for this query: start again without one".to_owned(),
+            metadata([("field", "page_token".to_owned())]),
+            vec![("page_token".to_owned(), "was not made for this query".to_owned())],
+        ),
+    }
+}
+
+fn store(error: &StoreError) -> Status {
+    match error {
+        StoreError::Unavailable { .. } => {
+            tracing::error!(cause = %error, "the store does not answer");
+            let mut details = ErrorDetails::with_error_info("STORE_UNAVAILABLE", DOMAIN, Metadata::new());
+            details.set_retry_info(Some(RETRY_STORE));
+            Status::with_error_details(
+                Code::Unavailable,
+                "the approval table does not answer, so nothing that needs it is allowed: try again with the same ids",
+                details,
+            )
+        }
+        StoreError::Corrupt { .. } => internal(&error.to_string()),
+    }
+}
+
+/// The cause goes to the log, under an id that the client sees.
+fn internal(cause: &str) -> Status {
+    let error_id = Uuid::now_v7().to_string();
+    tracing::error!(%error_id, cause, "internal error");
+    refusal(
+        Code::Internal,
+        "INTERNAL",
+        format!("internal error; nothing was allowed. The sidecar's log has its cause under the id {error_id}"),
+        metadata([("error_id", error_id)]),
+    )
+}
+
+fn not_found(reason: &str, what: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, Metadata::new());
+    details.set_resource_info(format!("countersign.v1/{what}"), "", "", message);
+    Status::with_error_details(Code::NotFound, message, details)
+}
+
+fn policy_denied_with(answer: &PolicyAnswer) -> Status {
+    let rules: Vec<&str> = answer.rules.iter().map(|rule| rule.name.as_str()).collect();
+    refusal(
+        Code::PermissionDenied,
+        "POLICY_DENIED",
+        format!("the policy denies this ({}): {}", answer.reason, answer.message),
+        metadata([
+            ("policy_reason", answer.reason.as_str().to_owned()),
+            ("policy_revision", answer.policy_revision.clone()),
+            ("rules", rules.join(",")),
+        ]),
+    )
+}
+
+fn policy_denied(reason: PolicyReason) -> Status {
+    refusal(
+        Code::PermissionDenied,
+        "POLICY_DENIED",
+        format!("today's policy denies this ({reason}): do not run it; Evaluate explains why"),
+        metadata([("policy_reason", reason.as_str().to_owned())]),
+    )
+}
+
+fn too_many_open(limit: OpenLimit, most: u32) -> Status {
+    let per = match limit {
+        OpenLimit::PerPrincipal => "principal",
+        OpenLimit::PerAgent => "agent",
+    };
+    let mut details = ErrorDetails::with_error_info(
+        "TOO_MANY_OPEN_APPROVALS",
+        DOMAIN,
+        metadata([("per", per.to_owned()), ("limit", most.to_string())]),
+    );
+    let message =
+        format!("this {per} has {most} open approvals already: wait for answers, or cancel what no longer matters");
+    details.add_quota_failure_violation(per, message.clone());
+    Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
+fn retry_not_needed(execution: ExecutionId) -> Status {
+    precondition(
+        "RETRY_NOT_NEEDED",
+        "execution",
+        format!("the execution {execution} that this would retry has succeeded: do not run it again"),
+        metadata([("execution_id", execution.to_string())]),
+    )
+}
+
+/// Who ended an approval, how and when: for whoever came too late.
+fn of_approval(approval: &Approval) -> Metadata {
+    let mut known = metadata([
+        ("approval_id", approval.id.to_string()),
+        ("state", approval.state.name().as_str().to_owned()),
+    ]);
+    let (time, by) = match &approval.state {
+        ApprovalState::Pending => (None, None),
+        ApprovalState::Approved(confirmed) => (Some(confirmed.at), None),
+        ApprovalState::Denied { at } | ApprovalState::Expired { at, .. } | ApprovalState::Consumed { at, .. } => {
+            (Some(*at), None)
+        }
+        ApprovalState::Cancelled { at, by, .. } | ApprovalState::Revoked { at, by, .. } => (Some(*at), Some(by)),
+    };
+    known.extend(time.map(|time| ("state_time".to_owned(), time.to_string())));
+    known.extend(by.map(|by| ("state_by".to_owned(), by.to_string())));
+    if let Some(last) = approval.decisions.last() {
+        known.insert("decided_by".to_owned(), last.person.to_string());
+        known.insert("verdict".to_owned(), last.verdict.as_str().to_owned());
+        known.insert("decide_time".to_owned(), last.at.to_string());
+    }
+    known
+}
+
+fn told(known: &Metadata) -> String {
+    let said = |key: &str| known.get(key).map(String::as_str);
+    match (said("decided_by"), said("verdict"), said("decide_time")) {
+        (Some(by), Some(verdict), Some(time)) => format!(" ({by} answered {verdict} at {time})"),
+        _ => String::new(),
+    }
+}
+
+fn command(refused: &CommandRefusal, approval: &Approval) -> Status {
+    let known = of_approval(approval);
+    match refused {
+        CommandRefusal::State(state) => {
+            precondition(refused.reason(), "approval", format!("the approval is {state}{}", told(&known)), known)
+        }
+        CommandRefusal::NotAnApprover => refusal(
+            Code::PermissionDenied,
+            refused.reason(),
+            "this person is none of those who may decide this approval: see its requirement",
+            metadata([("approval_id", approval.id.to_string())]),
+        ),
+        CommandRefusal::ShownFingerprintDiffers => precondition(
+            refused.reason(),
+            "approval",
+            "the fingerprint that was shown is not this approval's: show the approval again, then decide",
+            metadata([
+                ("approval_id", approval.id.to_string()),
+                ("fingerprint", approval.question.subject.fingerprint.to_string()),
+            ]),
+        ),
+        CommandRefusal::AlreadyDecided => precondition(
+            refused.reason(),
+            "approval",
+            format!("this person has answered already{}", told(&known)),
+            known,
+        ),
+    }
+}
+
+fn mismatch(binding: Binding) -> Status {
+    precondition(
+        binding.reason(),
+        "approval",
+        format!(
+            "the {} of this call is not what was approved: do not run it; request approval for what you are about to run",
+            binding.noun()
+        ),
+        metadata([("binding", binding.noun().to_owned())]),
+    )
+}
+
+fn consume(refused: &ConsumeRefusal) -> Status {
+    let reason = refused.reason();
+    match refused {
+        ConsumeRefusal::TokenInvalid => precondition(
+            reason,
+            "consume_token",
+            "the consume token is not valid: use the one that RequestApproval returned for this call",
+            Metadata::new(),
+        ),
+        ConsumeRefusal::Mismatch(binding) => mismatch(*binding),
+        ConsumeRefusal::AttemptIdReused => precondition(
+            reason,
+            "attempt",
+            "this attempt_id has started another call: make a new one for each attempt",
+            Metadata::new(),
+        ),
+        ConsumeRefusal::AttemptOver(execution) => precondition(
+            reason,
+            "attempt",
+            format!("the execution {execution} of this attempt_id is over: do not run it again under this attempt_id"),
+            metadata([("execution_id", execution.to_string())]),
+        ),
+        ConsumeRefusal::State(approval, state) => {
+            let what_to_do = match state {
+                StateName::Pending => "wait for people to decide",
+                StateName::Consumed => "it was used once, and once is all: do not run it again",
+                StateName::Approved
+                | StateName::Denied
+                | StateName::Cancelled
+                | StateName::Revoked
+                | StateName::Expired => "do not run it; ask again if it is still wanted",
+            };
+            let known = of_approval(approval);
+            precondition(reason, "approval", format!("the approval is {state}{}: {what_to_do}", told(&known)), known)
+        }
+        ConsumeRefusal::RetryNotNeeded(execution) => retry_not_needed(*execution),
+        ConsumeRefusal::PolicyDenied(policy_reason) => policy_denied(*policy_reason),
+        ConsumeRefusal::ConfirmationRaised => precondition(
+            reason,
+            "approval",
+            "today's policy asks for more than the recorded decisions give: request approval again",
+            Metadata::new(),
+        ),
+        ConsumeRefusal::ApprovalRequired(policy_reason) => precondition(
+            reason,
+            "approval",
+            format!("the policy asks for confirmation ({policy_reason}): request approval, and consume with its token"),
+            metadata([("policy_reason", policy_reason.as_str().to_owned())]),
+        ),
+        ConsumeRefusal::RetriedUnknown => not_found(
+            reason,
+            "execution",
+            "there is no such execution for this caller, principal and agent",
+        ),
+    }
+}
+
+fn report(refused: ReportRefusal, execution: &Execution) -> Status {
+    let state = execution.state.name().as_str();
+    let known = metadata([("execution_id", execution.id.to_string()), ("state", state.to_owned())]);
+    match refused {
+        ReportRefusal::OutcomeFinal(_) => precondition(
+            "OUTCOME_FINAL",
+            "execution",
+            format!("the outcome of this execution is known: {state}; it cannot become another"),
+            known,
+        ),
+        ReportRefusal::EvidenceMissing => precondition(
+            "OUTCOME_EVIDENCE_MISSING",
+            "execution",
+            "the outcome of this execution is unknown: to settle it, say how it is known in remote_reference or detail",
+            known,
+        ),
+    }
+}

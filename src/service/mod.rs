@@ -1,0 +1,145 @@
+//! The doors: translate a request into types that cannot be wrong, call one engine function, render. No rule of the
+//! business lives here.
+
+mod agent;
+mod approver;
+mod errors;
+mod fields;
+mod operator;
+mod render;
+
+use crate::auth::{Caller, Callers, Powers, Role};
+use crate::domain::approval::Person;
+use crate::domain::text::Identifier;
+use crate::engine::{AgentCaller, Engine, EngineError};
+use crate::proto::agent_service_server::AgentServiceServer;
+use crate::proto::approver_service_server::ApproverServiceServer;
+use crate::proto::operator_service_server::OperatorServiceServer;
+use fields::Violations;
+use std::future::Future;
+use std::sync::Arc;
+use tonic::service::interceptor::InterceptedService;
+use tonic::{Request, Status};
+
+/// What one message may measure: a batch of a hundred ordinary invocations, or a few large ones.
+const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The three doors over one engine.
+#[derive(Clone, Debug)]
+pub struct Doors {
+    engine: Arc<Engine>,
+    arguments_bytes: usize,
+}
+
+/// A door with the check of its role before it.
+type Guarded<S> = InterceptedService<S, Guard>;
+
+impl Doors {
+    /// The doors over `engine`, with arguments of at most `arguments_bytes`.
+    pub fn new(engine: Arc<Engine>, arguments_bytes: usize) -> Self {
+        Self { engine, arguments_bytes }
+    }
+
+    /// `AgentService`.
+    pub fn agent(&self, callers: &Callers) -> Guarded<AgentServiceServer<Self>> {
+        let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
+        InterceptedService::new(service, Guard::new(callers, Role::Agent))
+    }
+
+    /// `ApproverService`.
+    pub fn approver(&self, callers: &Callers) -> Guarded<ApproverServiceServer<Self>> {
+        let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
+        InterceptedService::new(service, Guard::new(callers, Role::Approver))
+    }
+
+    /// `OperatorService`.
+    pub fn operator(&self, callers: &Callers) -> Guarded<OperatorServiceServer<Self>> {
+        let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
+        InterceptedService::new(service, Guard::new(callers, Role::Operator))
+    }
+
+    /// The person that an approver's request speaks for.
+    fn person<T>(&self, request: &Request<T>, named: &str) -> Result<Person, Status> {
+        let caller = caller(request)?;
+        let named = match named {
+            "" => None,
+            text => {
+                let mut violations = Violations::default();
+                let id = violations.identifier("principal", text);
+                violations.finish()?;
+                id
+            }
+        };
+        let id = match (&caller.powers, named) {
+            (Powers::Person(own), None) => Ok(own.clone()),
+            (Powers::Person(own), Some(named)) if *own == named => Ok(named),
+            (Powers::Asserts(_), None) => Err(EngineError::PersonMissing),
+            (Powers::Asserts(patterns), Some(named))
+                if crate::domain::pattern::any_matches(patterns, named.as_str()) =>
+            {
+                Ok(named)
+            }
+            (Powers::Person(_) | Powers::Asserts(_), Some(_)) => Err(EngineError::PersonOutOfBounds),
+            (Powers::Agent(_) | Powers::Operator, _) => return Err(errors::unauthenticated()),
+        }
+        .map_err(|error| errors::status(&error))?;
+        Ok(self.engine.person(id, caller.name.clone()))
+    }
+}
+
+/// Lets through who has the role of the service behind it. It stands inside the routed service, so it hangs on the method
+/// that was resolved and not on how a path was spelt.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    callers: Callers,
+    role: Role,
+}
+
+impl Guard {
+    fn new(callers: &Callers, role: Role) -> Self {
+        Self { callers: callers.clone(), role }
+    }
+}
+
+impl tonic::service::Interceptor for Guard {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
+        // Two credentials are ambiguous, so they are none.
+        let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
+        let caller = self.callers.authenticate(header, self.role).map_err(errors::unauthorised)?;
+        request.extensions_mut().insert(caller);
+        Ok(request)
+    }
+}
+
+/// The caller that the guard found. Without one nothing is answered.
+fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
+    request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(errors::unauthenticated)
+}
+
+fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {
+    let caller = caller(request)?;
+    match &caller.powers {
+        Powers::Agent(bounds) => Ok(AgentCaller { name: caller.name.clone(), bounds: bounds.clone() }),
+        Powers::Person(_) | Powers::Asserts(_) | Powers::Operator => Err(errors::unauthenticated()),
+    }
+}
+
+fn operator_caller<T>(request: &Request<T>) -> Result<Identifier, Status> {
+    let caller = caller(request)?;
+    match &caller.powers {
+        Powers::Operator => Ok(caller.name.clone()),
+        Powers::Agent(_) | Powers::Person(_) | Powers::Asserts(_) => Err(errors::unauthenticated()),
+    }
+}
+
+/// Runs a state change to its end though the client cancels or its deadline passes: the handler may be dropped at any
+/// await, the task is not.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+) -> Result<T, Status> {
+    match tokio::spawn(change).await {
+        Ok(done) => done.map_err(|error| errors::status(&error)),
+        Err(_) => Err(errors::status(&EngineError::Panicked)),
+    }
+}

@@ -1,0 +1,73 @@
+//! `OperatorService`: the door of whoever runs the sidecar.
+
+use super::fields::Violations;
+use super::{Doors, errors, operator_caller, render};
+use crate::domain::limits;
+use crate::engine::AuditFilter;
+use crate::proto;
+use crate::proto::operator_service_server::OperatorService;
+use tonic::{Request, Response, Status};
+
+/// What a page holds where the request says nothing.
+const PAGE: u32 = 100;
+
+#[tonic::async_trait]
+impl OperatorService for Doors {
+    async fn get_policy(
+        &self,
+        request: Request<proto::GetPolicyRequest>,
+    ) -> Result<Response<proto::GetPolicyResponse>, Status> {
+        operator_caller(&request)?;
+        let policy = self.engine.policy();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Ok(Response::new(proto::GetPolicyResponse {
+            revision: policy.revision().to_owned(),
+            load_time: Some(render::time(self.engine.policy_time())),
+            files: policy.files().to_vec(),
+            connectors: policy
+                .connectors()
+                .into_iter()
+                .map(|connector| proto::PolicyConnector {
+                    name: connector.name,
+                    enabled: connector.enabled,
+                    actions: count(connector.actions),
+                    rules: count(connector.rules),
+                })
+                .collect(),
+            problems: Vec::new(),
+        }))
+    }
+
+    async fn list_audit_records(
+        &self,
+        request: Request<proto::ListAuditRecordsRequest>,
+    ) -> Result<Response<proto::ListAuditRecordsResponse>, Status> {
+        let caller = operator_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let approval = match request.approval_id.as_str() {
+            "" => None,
+            text => violations.approval_id("approval_id", text),
+        };
+        let execution = match request.execution_id.as_str() {
+            "" => None,
+            text => violations.execution_id("execution_id", text),
+        };
+        let principal = violations.optional_identifier("principal", &request.principal);
+        violations.finish()?;
+        let page_size = match request.page_size {
+            0 => PAGE,
+            size => size.min(limits::AUDIT_PAGE),
+        };
+        let filter = AuditFilter { approval, execution, principal };
+        let page = self
+            .engine
+            .list_audit_records(&caller, filter, page_size, &request.page_token)
+            .await
+            .map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::ListAuditRecordsResponse {
+            records: page.rows.into_iter().map(render::audit_record).collect(),
+            next_page_token: page.next_page_token.unwrap_or_default(),
+        }))
+    }
+}

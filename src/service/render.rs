@@ -1,0 +1,303 @@
+//! Writes what the domain holds into messages.
+
+use crate::domain::approval::{self, ApprovalState, PersonDecision, StateName, Verdict};
+use crate::domain::audit::AuditRecord;
+use crate::domain::decision::{Check, CheckOutcome, Decision, MatchedRule, PolicyAnswer};
+use crate::domain::execution::{Execution, ExecutionStateName};
+use crate::domain::invocation::Objective;
+use crate::domain::preview::{Omission, OmissionKind};
+use crate::domain::requirement::Requirement;
+use crate::domain::scope::Scope;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::engine::Permit;
+use crate::proto;
+use std::time::Duration;
+
+pub(super) fn time(time: Timestamp) -> prost_types::Timestamp {
+    let micros = time.micros();
+    prost_types::Timestamp {
+        seconds: micros.div_euclid(1_000_000),
+        nanos: i32::try_from(micros.rem_euclid(1_000_000) * 1_000).unwrap_or(0),
+    }
+}
+
+fn span(span: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+fn optional(text: Option<&Identifier>) -> String {
+    text.map_or(String::new(), ToString::to_string)
+}
+
+pub(super) fn decision(decision: &Decision) -> i32 {
+    match decision {
+        Decision::Allow => proto::Decision::Allow,
+        Decision::Deny => proto::Decision::Deny,
+        Decision::ConfirmationRequired(_) => proto::Decision::ConfirmationRequired,
+    }
+    .into()
+}
+
+fn scope(scope: Scope) -> i32 {
+    match scope {
+        Scope::Read => proto::Scope::Read,
+        Scope::Write => proto::Scope::Write,
+        Scope::Admin => proto::Scope::Admin,
+    }
+    .into()
+}
+
+fn requirement(requirement: &Requirement) -> proto::Requirement {
+    proto::Requirement {
+        clauses: requirement
+            .clauses()
+            .iter()
+            .map(|clause| proto::Clause {
+                any_of: clause.any_of().iter().map(ToString::to_string).collect(),
+                quorum: clause.quorum(),
+            })
+            .collect(),
+        exclude_requester: requirement.exclude_requester(),
+        decide_within: Some(span(requirement.decide_within())),
+        use_within: Some(span(requirement.use_within())),
+        always_approve_offered: false,
+    }
+}
+
+pub(super) fn rules(rules: &[MatchedRule]) -> Vec<proto::MatchedRule> {
+    rules
+        .iter()
+        .map(|rule| proto::MatchedRule {
+            connector: rule.connector.clone(),
+            name: rule.name.clone(),
+            effect: rule.effect.as_str().to_owned(),
+            error: rule.error.clone().unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn check(check: Check) -> proto::Check {
+    let outcome = match check.outcome {
+        CheckOutcome::Passed => proto::CheckOutcome::Passed,
+        CheckOutcome::Decided => proto::CheckOutcome::Decided,
+        CheckOutcome::NotReached => proto::CheckOutcome::NotReached,
+    };
+    proto::Check {
+        number: check.number,
+        name: check.name.to_owned(),
+        outcome: outcome.into(),
+        detail: check.detail,
+    }
+}
+
+pub(super) fn evaluation(answer: PolicyAnswer, fingerprint: String, evaluation_id: String) -> proto::EvaluateResponse {
+    proto::EvaluateResponse {
+        decision: decision(&answer.decision),
+        reason: answer.reason.as_str().to_owned(),
+        message: answer.message,
+        rules: rules(&answer.rules),
+        policy_revision: answer.policy_revision,
+        fingerprint,
+        evaluation_id,
+        requirement: match &answer.decision {
+            Decision::ConfirmationRequired(asked) => Some(requirement(asked)),
+            Decision::Allow | Decision::Deny => None,
+        },
+        checks: answer.checks.into_iter().map(check).collect(),
+        scope: answer.scope.map_or(proto::Scope::Unspecified.into(), scope),
+    }
+}
+
+fn objective(objective: &Objective) -> proto::Objective {
+    proto::Objective {
+        transcript: objective.transcript.to_string(),
+        id: objective.id.to_string(),
+        revision: objective.revision,
+    }
+}
+
+fn omission(omission: Omission) -> proto::Omission {
+    let kind = match omission.kind {
+        OmissionKind::Masked => proto::OmissionKind::Masked,
+        OmissionKind::Truncated => proto::OmissionKind::Truncated,
+        OmissionKind::Elided => proto::OmissionKind::Elided,
+        OmissionKind::Nested => proto::OmissionKind::Nested,
+        OmissionKind::Neutralised => proto::OmissionKind::Neutralised,
+        OmissionKind::Confusable => proto::OmissionKind::Confusable,
+    };
+    proto::Omission {
+        pointer: omission.pointer,
+        kind: kind.into(),
+        count: omission.count,
+        field: omission.field.unwrap_or_default(),
+    }
+}
+
+fn person_decision(decision: PersonDecision) -> proto::PersonDecision {
+    let verdict = match decision.verdict {
+        Verdict::Approve => proto::Verdict::Approve,
+        Verdict::Deny => proto::Verdict::Deny,
+    };
+    proto::PersonDecision {
+        principal: decision.person.to_string(),
+        groups: decision.groups.iter().map(ToString::to_string).collect(),
+        as_owner: decision.as_owner,
+        verdict: verdict.into(),
+        reason: decision.reason.unwrap_or_default(),
+        decide_time: Some(time(decision.at)),
+    }
+}
+
+fn state(state: StateName) -> proto::ApprovalState {
+    match state {
+        StateName::Pending => proto::ApprovalState::Pending,
+        StateName::Approved => proto::ApprovalState::Approved,
+        StateName::Denied => proto::ApprovalState::Denied,
+        StateName::Cancelled => proto::ApprovalState::Cancelled,
+        StateName::Revoked => proto::ApprovalState::Revoked,
+        StateName::Expired => proto::ApprovalState::Expired,
+        StateName::Consumed => proto::ApprovalState::Consumed,
+    }
+}
+
+/// The name of a state on input; none for what is unspecified or unknown.
+pub(super) fn state_name(number: i32) -> Option<StateName> {
+    StateName::ALL.into_iter().find(|name| i32::from(state(*name)) == number)
+}
+
+/// An approval as it stands: the domain's `as_of(now)` has been applied.
+pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
+    let question = approval.question;
+    let subject = question.subject;
+    let confirmed = approval.state.confirmed();
+    let last_reason = approval.decisions.last().and_then(|decision| decision.reason.clone());
+    let (decide_time, consume_time, execution_id, state_reason) = match &approval.state {
+        ApprovalState::Pending | ApprovalState::Approved(_) | ApprovalState::Expired { .. } => (None, None, None, None),
+        ApprovalState::Denied { at } => (Some(*at), None, None, last_reason),
+        ApprovalState::Cancelled { reason, .. } | ApprovalState::Revoked { reason, .. } => {
+            (None, None, None, reason.clone())
+        }
+        ApprovalState::Consumed { at, execution, .. } => (None, Some(*at), Some(execution.to_string()), None),
+    };
+    proto::Approval {
+        id: approval.id.to_string(),
+        state: state(approval.state.name()).into(),
+        principal: subject.principal.to_string(),
+        agent: subject.agent.to_string(),
+        conversation: optional(subject.conversation.as_ref()),
+        connector: subject.connector.to_string(),
+        account: optional(subject.account.as_ref()),
+        connection: optional(subject.connection.as_ref()),
+        action: subject.action.to_string(),
+        objective: subject.objective.as_ref().map(objective),
+        scope: scope(question.scope),
+        tags: question.tags,
+        fingerprint: subject.fingerprint.to_string(),
+        tool_definition_digest: subject.tool_definition_digest.map_or(String::new(), |digest| digest.to_string()),
+        preview_json: question.preview.json,
+        omissions: question.preview.omissions.into_iter().map(omission).collect(),
+        message: question.message,
+        agent_note: question.agent_note.unwrap_or_default(),
+        policy_revision: question.policy_revision,
+        rules: rules(&question.rules),
+        requirement: Some(requirement(&question.requirement)),
+        decisions: approval.decisions.into_iter().map(person_decision).collect(),
+        requested_by: question.requested_by.to_string(),
+        create_time: Some(time(approval.create_time)),
+        decide_by: Some(time(approval.decide_by)),
+        decide_time: decide_time.or_else(|| confirmed.map(|confirmed| confirmed.at)).map(time),
+        use_by: confirmed.map(|confirmed| time(confirmed.use_by)),
+        consume_time: consume_time.map(time),
+        execution_id: execution_id.unwrap_or_default(),
+        retry_of: question.retry_of.map_or(String::new(), |retried| retried.id.to_string()),
+        state_reason: state_reason.unwrap_or_default(),
+        version: approval.version,
+        retried: question.retry_of.map(|retried| proto::RetriedExecution {
+            execution_id: retried.id.to_string(),
+            state: retried.known.as_str().to_owned(),
+            may_do_twice: retried.known.may_do_twice(),
+        }),
+        reason: question.reason.as_str().to_owned(),
+    }
+}
+
+pub(super) fn permit(permit: Permit) -> proto::ConsumeResponse {
+    let execution = permit.execution;
+    proto::ConsumeResponse {
+        decision: decision(&permit.answer.decision),
+        reason: permit.answer.reason.as_str().to_owned(),
+        replayed: permit.replayed,
+        permit: Some(proto::Permit {
+            execution_id: execution.id.to_string(),
+            approval_id: execution.approval.map_or(String::new(), |id| id.to_string()),
+            idempotency_key: execution.idempotency_key,
+            report_by: Some(time(execution.report_by)),
+        }),
+    }
+}
+
+/// An execution as it stands: the domain's `as_of(now)` has been applied.
+pub(super) fn execution(execution: Execution) -> proto::Execution {
+    let state = match execution.state.name() {
+        ExecutionStateName::Started => proto::ExecutionState::Started,
+        ExecutionStateName::Succeeded => proto::ExecutionState::Succeeded,
+        ExecutionStateName::Failed => proto::ExecutionState::Failed,
+        ExecutionStateName::Unknown => proto::ExecutionState::Unknown,
+    };
+    let report = execution.state.report().cloned();
+    let said = |pick: fn(&crate::domain::execution::Report) -> Option<String>| {
+        report.as_ref().and_then(pick).unwrap_or_default()
+    };
+    let subject = execution.subject;
+    proto::Execution {
+        id: execution.id.to_string(),
+        approval_id: execution.approval.map_or(String::new(), |id| id.to_string()),
+        state: state.into(),
+        principal: subject.principal.to_string(),
+        agent: subject.agent.to_string(),
+        conversation: optional(subject.conversation.as_ref()),
+        connector: subject.connector.to_string(),
+        account: optional(subject.account.as_ref()),
+        action: subject.action.to_string(),
+        fingerprint: subject.fingerprint.to_string(),
+        attempt_id: execution.attempt.to_string(),
+        idempotency_key: execution.idempotency_key,
+        retry_of: execution.retry_of.map_or(String::new(), |id| id.to_string()),
+        start_time: Some(time(execution.start_time)),
+        report_by: Some(time(execution.report_by)),
+        outcome_time: report.as_ref().map(|report| time(report.at)),
+        reported_by: said(|report| Some(report.by.to_string())),
+        remote_reference: said(|report| report.remote_reference.clone()),
+        error_code: said(|report| report.error_code.clone()),
+        detail: said(|report| report.detail.clone()),
+        duration: report.as_ref().and_then(|report| report.duration).map(span),
+    }
+}
+
+pub(super) fn audit_record(record: AuditRecord) -> proto::AuditRecord {
+    let event = record.event;
+    proto::AuditRecord {
+        id: record.id.to_string(),
+        time: Some(time(record.time)),
+        kind: event.kind.as_str().to_owned(),
+        caller: optional(event.caller.as_ref()),
+        principal: event.principal.to_string(),
+        agent: event.agent.to_string(),
+        conversation: optional(event.conversation.as_ref()),
+        connector: event.connector.to_string(),
+        account: optional(event.account.as_ref()),
+        action: event.action.to_string(),
+        approval_id: event.approval.map_or(String::new(), |id| id.to_string()),
+        execution_id: event.execution.map_or(String::new(), |id| id.to_string()),
+        fingerprint: event.fingerprint.to_string(),
+        policy_revision: event.policy_revision.unwrap_or_default(),
+        person: optional(event.person.as_ref()),
+        decision: event.decision,
+        reason: event.reason.unwrap_or_default(),
+        labels: event.labels.into_iter().collect(),
+    }
+}
