@@ -25,3 +25,8 @@ impl fmt::Display for Identifier {
         f.write_str(&self.0)
     }
 }
+impl fmt::Display for IdentifierProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bad")
+    }
+}
