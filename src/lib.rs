@@ -1,4 +1,5 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
 pub mod domain;
+pub mod policy_files;
 pub mod proto;

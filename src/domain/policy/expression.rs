@@ -23,7 +23,7 @@ impl fmt::Display for EvaluationError {
 }
 /// x
 #[derive(Debug)]
-pub struct Facts;
+pub struct Facts<'a>(pub &'a str);
 /// x
 pub struct FactsInput<'a> {
     /// x
@@ -33,9 +33,9 @@ pub struct FactsInput<'a> {
     /// x
     pub agent: &'a str,
     /// x
-    pub conversation: Option<&'a str>,
+    pub conversation: &'a str,
     /// x
-    pub account: Option<&'a str>,
+    pub account: &'a str,
     /// x
     pub action: &'a str,
     /// x
@@ -45,10 +45,10 @@ pub struct FactsInput<'a> {
     /// x
     pub now: Timestamp,
 }
-impl Facts {
+impl<'a> Facts<'a> {
     /// x
-    pub fn new(_: FactsInput<'_>) -> Self {
-        Self
+    pub fn new(input: FactsInput<'a>) -> Self {
+        Self(input.principal)
     }
 }
 impl Expression {
@@ -57,7 +57,11 @@ impl Expression {
         if text.contains("bad") { Err(ExpressionProblem) } else { Ok(Self(text.into())) }
     }
     /// x
-    pub fn matches(&self, _: &Facts) -> Result<bool, EvaluationError> {
+    pub fn source(&self) -> &str {
+        &self.0
+    }
+    /// x
+    pub fn matches(&self, _: &Facts<'_>) -> Result<bool, EvaluationError> {
         match self.0.as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
