@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod clock;
 pub mod domain;
+pub mod policy_files;
 pub mod proto;
 pub mod secrets;
 pub mod storage;

@@ -14,6 +14,7 @@ pub mod invocation;
 pub mod json;
 pub mod limits;
 pub mod pattern;
+pub mod policy;
 pub mod preview;
 pub mod requirement;
 pub mod scope;
