@@ -1,0 +1,3 @@
+//! The policy: what is available at all, and what people must confirm.
+
+pub mod expression;
