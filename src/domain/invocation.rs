@@ -131,3 +131,6 @@ impl Binding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

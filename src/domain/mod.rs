@@ -13,5 +13,7 @@ pub mod limits;
 pub mod preview;
 pub mod requirement;
 pub mod scope;
+#[cfg(test)]
+pub mod testing;
 pub mod text;
 pub mod time;
