@@ -3,7 +3,9 @@
 pub mod auth;
 pub mod clock;
 pub mod domain;
+pub mod engine;
 pub mod policy_files;
 pub mod proto;
 pub mod secrets;
+pub mod service;
 pub mod storage;

@@ -9,7 +9,32 @@
 //!
 //! All but pending and approved are final. Two clocks bound it: `decide_by` for people, `use_by` for the agent;
 //! `now >= deadline` is expired, whether or not anybody has written that down yet ([`Approval::as_of`]). Consuming is the
-//! store's one conditional statement; `consume` in this folder says why it changed nothing.
+//! store's one conditional statement; [`super::consume`] says why it changed nothing.
+//!
+//! What each command does in each state, where two of a group must confirm, one of them has, and the owner is not of that
+//! group: the state that is reached, `=` where it had been done before (or nothing is overdue), `refused` for the state,
+//! `not theirs` for the person; `·` where there is no such person.
+//!
+//! ```text
+//!                             pending    approved   denied     cancelled  revoked    expired    consumed
+//! APPROVE by who has approved =          =          =          =          =          =          =
+//! APPROVE by who has denied   ·          ·          refused    ·          ·          ·          ·
+//! APPROVE by another approver approved   refused    refused    refused    refused    refused    refused
+//! APPROVE by the owner        not theirs not theirs not theirs not theirs not theirs not theirs not theirs
+//! APPROVE by anybody else     not theirs not theirs not theirs not theirs not theirs not theirs not theirs
+//! DENY by who has approved    denied     refused    refused    refused    refused    refused    refused
+//! DENY by who has denied      ·          ·          =          ·          ·          ·          ·
+//! DENY by another approver    denied     refused    refused    refused    refused    refused    refused
+//! DENY by the owner           not theirs not theirs not theirs not theirs not theirs not theirs not theirs
+//! DENY by anybody else        not theirs not theirs not theirs not theirs not theirs not theirs not theirs
+//! cancel                      cancelled  cancelled  refused    =          refused    refused    refused
+//! revoke by who has approved  refused    revoked    refused    refused    =          refused    refused
+//! revoke by another approver  refused    revoked    refused    refused    =          refused    refused
+//! revoke by the owner         refused    revoked    refused    refused    =          refused    refused
+//! revoke by anybody else      not theirs not theirs not theirs not theirs not theirs not theirs not theirs
+//! consume                     refused    consumed   refused    refused    refused    refused    refused
+//! its deadline passes         expired    expired    =          =          =          =          =
+//! ```
 
 use super::audit::{AuditEvent, AuditKind};
 use super::change::Change;
@@ -22,7 +47,12 @@ use super::requirement::{Approver, Requirement, Standing};
 use super::scope::Scope;
 use super::text::Identifier;
 use super::time::Timestamp;
+use std::collections::BTreeSet;
 use std::fmt;
+
+mod state;
+
+pub use state::{ApprovalState, Confirmed, StateName, Verdict};
 
 /// What was asked; it never changes. Its `Debug` leaves out what a person is shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -104,179 +134,6 @@ impl KnownOutcome {
             Self::Started | Self::Unknown => true,
             Self::Failed => false,
         }
-    }
-}
-
-/// The completing decision: when, and until when the agent may use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Confirmed {
-    /// When the requirement was met.
-    pub at: Timestamp,
-    /// From this instant on it can no longer be used.
-    pub use_by: Timestamp,
-}
-
-/// Where an approval stands, with the facts of that state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApprovalState {
-    /// Waits for people.
-    Pending,
-    /// People confirmed it.
-    Approved(Confirmed),
-    /// Somebody refused it; the last decision says who and why.
-    Denied {
-        /// When.
-        at: Timestamp,
-    },
-    /// The agent's side withdrew it.
-    Cancelled {
-        /// When.
-        at: Timestamp,
-        /// The caller that did.
-        by: Identifier,
-        /// Why.
-        reason: Option<String>,
-        /// The confirmation it had, if any.
-        confirmed: Option<Confirmed>,
-    },
-    /// A person took the confirmation back.
-    Revoked {
-        /// When.
-        at: Timestamp,
-        /// The person who did.
-        by: Identifier,
-        /// Why.
-        reason: Option<String>,
-        /// The confirmation it had.
-        confirmed: Confirmed,
-    },
-    /// A deadline passed: `decide_by` where it was never confirmed, else `use_by`.
-    Expired {
-        /// The deadline.
-        at: Timestamp,
-        /// The confirmation that was not used, if any.
-        confirmed: Option<Confirmed>,
-    },
-    /// It was used, once.
-    Consumed {
-        /// When.
-        at: Timestamp,
-        /// The execution that it started.
-        execution: ExecutionId,
-        /// The confirmation that was used.
-        confirmed: Confirmed,
-    },
-}
-
-impl ApprovalState {
-    /// The name of the state, without its facts.
-    pub const fn name(&self) -> StateName {
-        match self {
-            Self::Pending => StateName::Pending,
-            Self::Approved(_) => StateName::Approved,
-            Self::Denied { .. } => StateName::Denied,
-            Self::Cancelled { .. } => StateName::Cancelled,
-            Self::Revoked { .. } => StateName::Revoked,
-            Self::Expired { .. } => StateName::Expired,
-            Self::Consumed { .. } => StateName::Consumed,
-        }
-    }
-
-    /// The completing decision, if there was one.
-    pub const fn confirmed(&self) -> Option<Confirmed> {
-        match self {
-            Self::Pending | Self::Denied { .. } => None,
-            Self::Approved(confirmed) | Self::Revoked { confirmed, .. } | Self::Consumed { confirmed, .. } => {
-                Some(*confirmed)
-            }
-            Self::Cancelled { confirmed, .. } | Self::Expired { confirmed, .. } => *confirmed,
-        }
-    }
-}
-
-/// The name of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StateName {
-    /// Waits for people.
-    Pending,
-    /// Confirmed, not used.
-    Approved,
-    /// Refused by a person.
-    Denied,
-    /// Withdrawn by the agent's side.
-    Cancelled,
-    /// Taken back by a person.
-    Revoked,
-    /// A deadline passed.
-    Expired,
-    /// Used.
-    Consumed,
-}
-
-impl StateName {
-    /// Every state.
-    pub const ALL: [Self; 7] =
-        [Self::Pending, Self::Approved, Self::Denied, Self::Cancelled, Self::Revoked, Self::Expired, Self::Consumed];
-
-    /// The word for it in tables and the audit.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Cancelled => "cancelled",
-            Self::Revoked => "revoked",
-            Self::Expired => "expired",
-            Self::Consumed => "consumed",
-        }
-    }
-
-    /// The state of that word, if it is one.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
-    }
-
-    /// The stable reason of a refusal because an approval is in this state.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Pending => "APPROVAL_PENDING",
-            Self::Approved => "APPROVAL_APPROVED",
-            Self::Denied => "APPROVAL_DENIED",
-            Self::Cancelled => "APPROVAL_CANCELLED",
-            Self::Revoked => "APPROVAL_REVOKED",
-            Self::Expired => "APPROVAL_EXPIRED",
-            Self::Consumed => "APPROVAL_CONSUMED",
-        }
-    }
-}
-
-impl fmt::Display for StateName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-/// A person's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// This action may run once.
-    Approve,
-    /// It may not.
-    Deny,
-}
-
-impl Verdict {
-    /// The word for it in tables and the audit.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approve => "APPROVE",
-            Self::Deny => "DENY",
-        }
-    }
-
-    /// The verdict of that word, if it is one.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Approve, Self::Deny].into_iter().find(|verdict| verdict.as_str() == word)
     }
 }
 
@@ -482,24 +339,24 @@ impl Approval {
             caller: person.caller.clone(),
             at: now,
         };
-        let decided = AuditEvent {
+        let event = |kind, word| AuditEvent {
             person: Some(person.id.clone()),
             reason: answer.reason.clone(),
-            ..self.event(AuditKind::ApprovalDecided, Some(&person.caller), answer.verdict.as_str())
+            ..self.event(kind, Some(&person.caller), word)
         };
         let mut decisions = self.decisions.clone();
         decisions.push(decision);
         let mut next = Self { decisions, version: self.version.saturating_add(1), ..self.clone() };
-        let mut events = vec![decided];
+        let mut events = vec![event(AuditKind::ApprovalDecided, answer.verdict.as_str())];
         match answer.verdict {
             Verdict::Deny => {
                 next.state = ApprovalState::Denied { at: now };
-                events.push(self.event(AuditKind::ApprovalDenied, Some(&person.caller), "DENIED"));
+                events.push(event(AuditKind::ApprovalDenied, "DENIED"));
             }
             Verdict::Approve if next.meets(&self.question.requirement) => {
                 let use_by = now.plus(self.question.requirement.use_within());
                 next.state = ApprovalState::Approved(Confirmed { at: now, use_by });
-                events.push(self.event(AuditKind::ApprovalApproved, Some(&person.caller), "APPROVED"));
+                events.push(event(AuditKind::ApprovalApproved, "APPROVED"));
             }
             Verdict::Approve => {}
         }
@@ -567,16 +424,10 @@ impl Approval {
 
     /// Whether the recorded approvals meet `requirement`: each person's last verdict counts.
     pub fn meets(&self, requirement: &Requirement) -> bool {
-        requirement.met_by(
-            self.decisions
-                .iter()
-                .enumerate()
-                .filter(|(index, decision)| {
-                    decision.verdict == Verdict::Approve
-                        && !self.decisions.iter().skip(index + 1).any(|later| later.person == decision.person)
-                })
-                .map(|(_, decision)| decision.standing()),
-        )
+        let mut seen = BTreeSet::new();
+        let last = self.decisions.iter().rev().filter(|decision| seen.insert(&decision.person));
+        requirement
+            .met_by(last.filter(|decision| decision.verdict == Verdict::Approve).map(|decision| decision.standing()))
     }
 
     /// The name of the state at `now`.
@@ -617,3 +468,6 @@ impl Approval {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

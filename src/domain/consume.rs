@@ -175,3 +175,6 @@ fn retry_not_needed(facts: &ConsumeFacts) -> Option<ConsumeRefusal> {
     let retried = facts.retried.as_ref()?;
     matches!(retried.state, ExecutionState::Succeeded(_)).then_some(ConsumeRefusal::RetryNotNeeded(retried.id))
 }
+
+#[cfg(test)]
+mod tests;

@@ -311,3 +311,6 @@ impl Execution {
         self.state == ExecutionState::Started && now >= self.report_by
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,3 +198,6 @@ impl Invocation {
         Self { subject, arguments }
     }
 }
+
+#[cfg(test)]
+mod tests;

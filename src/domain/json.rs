@@ -118,6 +118,12 @@ impl fmt::Debug for Json {
 }
 
 impl Number {
+    /// A number of this text, which must be canonical.
+    #[cfg(test)]
+    pub(crate) fn from_canonical(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The canonical text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -18,6 +18,8 @@ pub mod policy;
 pub mod preview;
 pub mod requirement;
 pub mod scope;
+#[cfg(test)]
+pub mod testing;
 pub mod text;
 pub mod time;
 pub mod wording;

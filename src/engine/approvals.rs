@@ -75,12 +75,7 @@ impl Engine {
     ///
     /// # Errors
     /// The person sees none of that id, or may not revoke it; it is not approved; the store.
-    pub async fn revoke(
-        &self,
-        person: &Person,
-        id: ApprovalId,
-        reason: Option<&str>,
-    ) -> Result<Approval, EngineError> {
+    pub async fn revoke(&self, person: &Person, id: ApprovalId, reason: Option<&str>) -> Result<Approval, EngineError> {
         for _ in 0..TRIES {
             let (approval, now) = self.load_of_person(person, id).await?;
             let commanded = approval.revoke(person, reason, now);

@@ -24,6 +24,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::secrets::Keys;
 use crate::storage::{OpenLimits, Store};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -31,7 +32,6 @@ use std::sync::Arc;
 const TRIES: usize = 4;
 
 /// The sidecar's rules over its table.
-#[derive(Debug)]
 pub struct Engine {
     store: Arc<dyn Store>,
     policy: Arc<Policy>,
@@ -48,6 +48,12 @@ pub struct AgentCaller {
     pub name: Identifier,
     /// For whom it may act.
     pub bounds: AgentBounds,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Engine").field("policy", &self.policy.revision()).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
@@ -94,7 +100,19 @@ impl Engine {
 
     /// The policy's answer at this moment. Something that panics allows nothing.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
-        let call = PolicyCall::of(invocation, self.store.estimated_time());
+        let subject = &invocation.subject;
+        let definition = subject.tool_definition_digest.map(|digest| digest.to_string());
+        let call = PolicyCall {
+            principal: &subject.principal,
+            agent: &subject.agent,
+            conversation: subject.conversation.as_ref(),
+            connector: &subject.connector,
+            account: subject.account.as_ref(),
+            action: &subject.action,
+            arguments: &invocation.arguments,
+            tool_definition_digest: definition.as_deref(),
+            now: self.store.estimated_time(),
+        };
         catch_unwind(AssertUnwindSafe(|| self.policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
     }
 

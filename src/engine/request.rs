@@ -98,8 +98,7 @@ impl Engine {
         subject: &Subject,
         request: &RequestKey,
     ) -> Result<Option<Approval>, EngineError> {
-        let loaded =
-            self.store.earlier_request(&caller.name, &subject.principal, &subject.agent, &request.id).await?;
+        let loaded = self.store.earlier_request(&caller.name, &subject.principal, &subject.agent, &request.id).await?;
         match loaded.row {
             None => Ok(None),
             Some(earlier) if earlier.digest == request.digest => Ok(Some(earlier.approval.as_of(loaded.now))),

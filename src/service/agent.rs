@@ -23,10 +23,8 @@ impl Doors {
         let mut violations = Violations::default();
         let invocation = violations.invocation(request.invocation, self.arguments_bytes);
         let invocation = violations.and(invocation)?;
-        let answer = self
-            .engine
-            .evaluate(caller, &invocation, request.explain)
-            .map_err(|error| errors::status(&error))?;
+        let answer =
+            self.engine.evaluate(caller, &invocation, request.explain).map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
         Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
     }
@@ -50,7 +48,8 @@ impl AgentService for Doors {
         let requests = request.into_inner().requests;
         let mut violations = Violations::default();
         if requests.is_empty() || requests.len() > limits::BATCH_ITEMS {
-            violations.add("requests", format!("has {} items; 1 to {} are allowed", requests.len(), limits::BATCH_ITEMS));
+            violations
+                .add("requests", format!("has {} items; 1 to {} are allowed", requests.len(), limits::BATCH_ITEMS));
         }
         violations.finish()?;
         let mut results = Vec::with_capacity(requests.len());
@@ -188,31 +187,15 @@ impl AgentService for Doors {
         if outcome.is_none() {
             violations.add("outcome", "must be SUCCEEDED, FAILED or UNKNOWN");
         }
-        let remote_reference = violations.optional_text(
-            "remote_reference",
-            &request.remote_reference,
-            limits::REMOTE_REFERENCE_BYTES,
-        );
+        let remote_reference =
+            violations.optional_text("remote_reference", &request.remote_reference, limits::REMOTE_REFERENCE_BYTES);
         let error_code = violations.optional_text("error_code", &request.error_code, limits::ERROR_CODE_BYTES);
         let detail = violations.optional_text("detail", &request.detail, limits::OUTCOME_DETAIL_BYTES);
-        let duration = violations.optional_span(
-            "duration",
-            request.duration.as_ref(),
-            Duration::ZERO,
-            limits::OUTCOME_DURATION,
-        );
-        let ((principal, agent, execution), outcome) =
-            violations.and(all(principal, agent, execution).zip(outcome))?;
-        let said = OutcomeReport {
-            principal,
-            agent,
-            execution,
-            outcome,
-            remote_reference,
-            error_code,
-            detail,
-            duration,
-        };
+        let duration =
+            violations.optional_span("duration", request.duration.as_ref(), Duration::ZERO, limits::OUTCOME_DURATION);
+        let ((principal, agent, execution), outcome) = violations.and(all(principal, agent, execution).zip(outcome))?;
+        let said =
+            OutcomeReport { principal, agent, execution, outcome, remote_reference, error_code, detail, duration };
         let engine = Arc::clone(&self.engine);
         let execution = to_the_end(async move { engine.report_outcome(&caller, &said).await }).await?;
         Ok(Response::new(proto::ReportOutcomeResponse { execution: Some(render::execution(execution)) }))

@@ -53,8 +53,7 @@ impl ApproverService for Doors {
         let mut violations = Violations::default();
         let id = violations.approval_id("approval_id", &request.get_ref().approval_id);
         let id = violations.and(id)?;
-        let approval =
-            self.engine.approval_of_person(&person, id).await.map_err(|error| errors::status(&error))?;
+        let approval = self.engine.approval_of_person(&person, id).await.map_err(|error| errors::status(&error))?;
         Ok(Response::new(proto::ApproverServiceGetApprovalResponse { approval: Some(render::approval(approval)) }))
     }
 

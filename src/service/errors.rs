@@ -1,6 +1,8 @@
 //! The one place where failures meet gRPC: each gets its code, its stable reason in `google.rpc.ErrorInfo`, a message that
 //! says what happened and what to do about it, and every dynamic value of it as metadata. There is no catch-all.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use crate::auth::AuthError;
 use crate::domain::approval::{Approval, ApprovalState, CommandRefusal, StateName};
 use crate::domain::consume::ConsumeRefusal;
@@ -239,10 +241,8 @@ fn retry_not_needed(execution: ExecutionId) -> Status {
 
 /// Who ended an approval, how and when: for whoever came too late.
 fn of_approval(approval: &Approval) -> Metadata {
-    let mut known = metadata([
-        ("approval_id", approval.id.to_string()),
-        ("state", approval.state.name().as_str().to_owned()),
-    ]);
+    let mut known =
+        metadata([("approval_id", approval.id.to_string()), ("state", approval.state.name().as_str().to_owned())]);
     let (time, by) = match &approval.state {
         ApprovalState::Pending => (None, None),
         ApprovalState::Approved(confirmed) => (Some(confirmed.at), None),
@@ -360,11 +360,9 @@ fn consume(refused: &ConsumeRefusal) -> Status {
             format!("the policy asks for confirmation ({policy_reason}): request approval, and consume with its token"),
             metadata([("policy_reason", policy_reason.as_str().to_owned())]),
         ),
-        ConsumeRefusal::RetriedUnknown => not_found(
-            reason,
-            "execution",
-            "there is no such execution for this caller, principal and agent",
-        ),
+        ConsumeRefusal::RetriedUnknown => {
+            not_found(reason, "execution", "there is no such execution for this caller, principal and agent")
+        }
     }
 }
 

@@ -151,11 +151,7 @@ impl Violations {
     }
 
     /// A required invocation.
-    pub(super) fn invocation(
-        &mut self,
-        said: Option<proto::Invocation>,
-        arguments_bytes: usize,
-    ) -> Option<Invocation> {
+    pub(super) fn invocation(&mut self, said: Option<proto::Invocation>, arguments_bytes: usize) -> Option<Invocation> {
         let Some(said) = said else {
             self.add("invocation", "is required");
             return None;
@@ -221,7 +217,10 @@ impl Violations {
 
     fn labels(&mut self, labels: HashMap<String, String>) -> BTreeMap<String, String> {
         if labels.len() > limits::LABELS {
-            self.add("invocation.labels", format!("has {} entries; at most {} are allowed", labels.len(), limits::LABELS));
+            self.add(
+                "invocation.labels",
+                format!("has {} entries; at most {} are allowed", labels.len(), limits::LABELS),
+            );
             return BTreeMap::new();
         }
         for (name, value) in &labels {

@@ -26,7 +26,6 @@ impl OperatorService for Doors {
             files: policy.files().to_vec(),
             connectors: policy
                 .connectors()
-                .into_iter()
                 .map(|connector| proto::PolicyConnector {
                     name: connector.name,
                     enabled: connector.enabled,

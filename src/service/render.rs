@@ -86,12 +86,7 @@ fn check(check: Check) -> proto::Check {
         CheckOutcome::Decided => proto::CheckOutcome::Decided,
         CheckOutcome::NotReached => proto::CheckOutcome::NotReached,
     };
-    proto::Check {
-        number: check.number,
-        name: check.name.to_owned(),
-        outcome: outcome.into(),
-        detail: check.detail,
-    }
+    proto::Check { number: check.number, name: check.name.to_owned(), outcome: outcome.into(), detail: check.detail }
 }
 
 pub(super) fn evaluation(answer: PolicyAnswer, fingerprint: String, evaluation_id: String) -> proto::EvaluateResponse {

@@ -54,3 +54,13 @@ impl OmissionKind {
             .find(|k| k.as_str() == t)
     }
 }
+
+/// x
+#[derive(Debug)]
+pub struct Previewer;
+impl Previewer {
+    /// x
+    pub fn preview(&self, _: &super::json::Json) -> Preview {
+        Preview { json: "{}".into(), omissions: vec![] }
+    }
+}
