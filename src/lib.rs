@@ -1,7 +1,9 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod app;
 pub mod auth;
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod policy_files;
@@ -9,3 +11,4 @@ pub mod proto;
 pub mod secrets;
 pub mod service;
 pub mod storage;
+pub mod telemetry;

@@ -1,0 +1,240 @@
+//! The running sidecar: opens the table, loads the policy, opens the doors and the plaintext health listener, and stops in
+//! order.
+
+mod health;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::domain::preview::Previewer;
+use crate::engine::Engine;
+use crate::policy_files::{PolicyLoadError, load_policy};
+use crate::proto::DESCRIPTORS;
+use crate::secrets::{self, SecretError};
+use crate::service::Doors;
+use crate::storage::sqlite::{OpenError, SqliteStore};
+use crate::storage::{Store, StoreError};
+use health::Health;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+/// What one connection may have in flight; a runtime of agents shares one connection.
+const STREAMS_PER_CONNECTION: u32 = 1024;
+/// HTTP/2 windows, so that large arguments do not wait for window updates.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// Why the sidecar did not start. Each is to be shown to whoever started it, as it is.
+#[derive(Debug)]
+pub enum StartError {
+    /// The policy.
+    Policy(PolicyLoadError),
+    /// The database.
+    Open(OpenError),
+    /// The database, once open.
+    Store(StoreError),
+    /// The server secret.
+    Secret(SecretError),
+    /// The preview's configuration.
+    Preview(Vec<String>),
+    /// A listener.
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The descriptors for reflection.
+    Reflection(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(error) => error.fmt(formatter),
+            Self::Open(error) => error.fmt(formatter),
+            Self::Store(error) => error.fmt(formatter),
+            Self::Secret(error) => error.fmt(formatter),
+            Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
+            Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
+            Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A sidecar that serves.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    health_address: SocketAddr,
+    stop: watch::Sender<bool>,
+    end_health: watch::Sender<bool>,
+    doors: JoinHandle<Result<(), tonic::transport::Error>>,
+    health_listener: JoinHandle<std::io::Result<()>>,
+    monitor: JoinHandle<()>,
+    health: Health,
+    engine: Arc<Engine>,
+    grace_period: Duration,
+}
+
+/// Starts a sidecar: everything that can be wrong is found before a port is opened.
+///
+/// # Errors
+/// The policy, the database, the secret or a listener; nothing is left running.
+pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let policy = load_policy(&config.policy).map_err(StartError::Policy)?;
+    for warning in policy.warnings() {
+        tracing::warn!("policy: {warning}");
+    }
+    let previewer = Previewer::new(config.preview.clone())
+        .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
+    let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    match serve(config, Arc::new(policy), previewer, Arc::clone(&store)).await {
+        Ok(running) => Ok(running),
+        Err(error) => {
+            store.close().await;
+            Err(error)
+        }
+    }
+}
+
+async fn serve(
+    config: &Config,
+    policy: Arc<crate::domain::policy::Policy>,
+    previewer: Previewer,
+    store: Arc<dyn Store>,
+) -> Result<Running, StartError> {
+    let known = store.keys().await.map_err(StartError::Store)?;
+    let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
+    store.add_key(keys.stored()).await.map_err(StartError::Store)?;
+    let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
+    let listener = listen(config.listen).await?;
+    let health_listener = listen(config.health_listen).await?;
+    let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+
+    let (health, health_service) = Health::new();
+    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
+    let mut router = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+        .add_service(health_service.clone())
+        .add_service(doors.agent(&config.callers))
+        .add_service(doors.approver(&config.callers))
+        .add_service(doors.operator(&config.callers));
+    if config.reflection {
+        let builder = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let failed = |error: tonic_reflection::server::Error| StartError::Reflection(error.to_string());
+        // Clients of both ages: Python's speaks the old one.
+        router = router.add_service(builder().build_v1().map_err(failed)?);
+        router = router.add_service(builder().build_v1alpha().map_err(failed)?);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let (end_health, health_ended) = watch::channel(false);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    health.serving().await;
+    let health_task = tokio::spawn(health::serve(
+        health_listener,
+        health_service,
+        health.clone(),
+        engine.policy().revision().to_owned(),
+        until(health_ended),
+    ));
+    let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
+    tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+    }
+    Ok(Running {
+        address,
+        health_address,
+        stop,
+        end_health,
+        doors,
+        health_listener: health_task,
+        monitor,
+        health,
+        engine,
+        grace_period: config.grace_period,
+    })
+}
+
+impl Running {
+    /// Where the doors listen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the plaintext health listener listens.
+    pub fn health_address(&self) -> SocketAddr {
+        self.health_address
+    }
+
+    /// The engine behind the doors.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
+    /// Answers whether everything in flight was finished.
+    pub async fn stop(self) -> bool {
+        self.health.stopping().await;
+        self.stop.send_replace(true);
+        let mut doors = self.doors;
+        let finished = match tokio::time::timeout(self.grace_period, &mut doors).await {
+            Ok(ended) => matches!(ended, Ok(Ok(()))),
+            Err(_) => {
+                tracing::warn!(grace_period_ms = self.grace_period.as_millis(), "calls in flight were cut off");
+                doors.abort();
+                false
+            }
+        };
+        self.monitor.abort();
+        self.end_health.send_replace(true);
+        // A probe's connection may stay open for ever; nothing of it is worth waiting for.
+        if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {
+            tracing::debug!("the health listener was cut off");
+        }
+        self.engine.store().close().await;
+        tracing::info!("stopped");
+        finished
+    }
+
+    /// Waits until the doors have ended by themselves, which they do only by failing.
+    pub async fn failed(&mut self) -> String {
+        match (&mut self.doors).await {
+            Ok(Ok(())) => "the listener ended".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address, cause })
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+}
+
+async fn until(mut told: watch::Receiver<bool>) {
+    // A sender that is gone has nothing more to tell: the process is ending.
+    let _ = told.wait_for(|told| *told).await;
+}

@@ -1,0 +1,351 @@
+//! Configuration: defaults, then a file (TOML), then the environment, then flags. Every problem is named at once; secrets
+//! come from files or the environment, and none is in any error or `Debug`.
+
+mod callers;
+mod span;
+
+pub use span::parse_span;
+
+use crate::auth::Callers;
+use crate::domain::preview::{PreviewConfig, Previewer};
+use crate::storage::OpenLimits;
+use crate::storage::sqlite::SqliteOptions;
+use callers::CallerSection;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What `serve` listens on where nothing is said.
+const LISTEN: &str = "127.0.0.1:7400";
+/// What the plaintext health listener listens on where nothing is said.
+const HEALTH_LISTEN: &str = "127.0.0.1:7401";
+/// The database where nothing is said.
+const DATABASE: &str = "countersign.db";
+/// The policy where nothing is said.
+const POLICY: &str = "policy";
+/// A configuration is written by hand; more than this is another file.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+/// The configuration file, as it is written. Unknown keys are errors.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    listen: Option<String>,
+    health_listen: Option<String>,
+    policy: Option<PathBuf>,
+    reflection: Option<bool>,
+    grace_period: Option<String>,
+    store: StoreSection,
+    limits: LimitsSection,
+    preview: Option<PreviewConfig>,
+    log: LogSection,
+    callers: Vec<CallerSection>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StoreSection {
+    sqlite: Option<PathBuf>,
+    secret_file: Option<PathBuf>,
+    accept_clock: Option<bool>,
+    readers: Option<u32>,
+    acquire_timeout: Option<String>,
+    statement_timeout: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsSection {
+    arguments_bytes: Option<usize>,
+    open_per_principal: Option<u32>,
+    open_per_agent: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LogSection {
+    format: Option<String>,
+    filter: Option<String>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What the environment and flags say over the file; flags have won over the environment already.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `listen`.
+    pub listen: Option<String>,
+    /// `health_listen`.
+    pub health_listen: Option<String>,
+    /// `policy`, relative to the working directory.
+    pub policy: Option<PathBuf>,
+    /// `store.sqlite`, relative to the working directory.
+    pub sqlite: Option<PathBuf>,
+    /// `store.secret_file`, relative to the working directory.
+    pub secret_file: Option<PathBuf>,
+    /// `store.accept_clock`.
+    pub accept_clock: Option<bool>,
+    /// `reflection`.
+    pub reflection: Option<bool>,
+    /// `log.format`.
+    pub log_format: Option<String>,
+    /// `log.filter`.
+    pub log_filter: Option<String>,
+}
+
+/// A configuration that holds together.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the doors listen.
+    pub listen: SocketAddr,
+    /// Where the plaintext health listener listens.
+    pub health_listen: SocketAddr,
+    /// The policy's file or directory.
+    pub policy: PathBuf,
+    /// Whether `grpc.reflection` is served.
+    pub reflection: bool,
+    /// How long calls in flight may take after a stop was asked for.
+    pub grace_period: Duration,
+    /// The database.
+    pub sqlite: SqliteSettings,
+    /// The server secret's file.
+    pub secret_file: PathBuf,
+    /// What arguments may measure, in bytes.
+    pub arguments_bytes: usize,
+    /// How many approvals may be open at once.
+    pub open_limits: OpenLimits,
+    /// What people are shown.
+    pub preview: PreviewConfig,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Which log lines are written.
+    pub log_filter: String,
+    /// Who may call.
+    pub callers: Callers,
+}
+
+/// The database's settings; its clock is added when it is opened.
+#[derive(Clone, Debug)]
+pub struct SqliteSettings {
+    /// The database file.
+    pub path: PathBuf,
+    /// Whether a newest committed time far ahead of the clock is accepted.
+    pub accept_clock: bool,
+    /// Connections that read.
+    pub readers: u32,
+    /// How long a read may wait for one.
+    pub acquire_timeout: Duration,
+    /// How long a statement may take.
+    pub statement_timeout: Duration,
+}
+
+/// Everything that is wrong with a configuration, one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigProblems(pub Vec<String>);
+
+impl std::fmt::Display for ConfigProblems {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigProblems {}
+
+impl Config {
+    /// The configuration of the file at `path` (none: defaults alone) under `overrides`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigProblems> {
+        let (file, folder) = match path {
+            None => (File::default(), PathBuf::new()),
+            Some(path) => {
+                let text = read(path).map_err(|problem| ConfigProblems(vec![problem]))?;
+                let file = toml::from_str(&text)
+                    .map_err(|problem| ConfigProblems(vec![format!("{}: {}", path.display(), problem.message())]))?;
+                (file, path.parent().map(Path::to_path_buf).unwrap_or_default())
+            }
+        };
+        Self::resolve(file, &folder, overrides)
+    }
+
+    fn resolve(file: File, folder: &Path, overrides: &Overrides) -> Result<Self, ConfigProblems> {
+        let mut problems = Vec::new();
+        let said = |flag: &Option<PathBuf>, key: Option<PathBuf>, default: &str| match (flag, key) {
+            (Some(path), _) => path.clone(),
+            (None, Some(path)) => folder.join(path),
+            (None, None) => folder.join(default),
+        };
+        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let health_listen = address(
+            "health_listen",
+            overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
+            HEALTH_LISTEN,
+            &mut problems,
+        );
+        let path = said(&overrides.sqlite, file.store.sqlite, DATABASE);
+        let secret_file = match (&overrides.secret_file, file.store.secret_file) {
+            (Some(secret), _) => secret.clone(),
+            (None, Some(secret)) => folder.join(secret),
+            (None, None) => beside(&path, "secret"),
+        };
+        let seconds = Duration::from_secs;
+        let mut span = |key: &str, text: Option<String>, default: Duration, most: Duration| match text {
+            None => default,
+            Some(text) => match parse_span(&text) {
+                Some(span) if (Duration::from_millis(1)..=most).contains(&span) => span,
+                Some(_) | None => {
+                    problems.push(format!("{key}: {text:?} is no duration from 1ms to {most:?}, such as `10s`"));
+                    default
+                }
+            },
+        };
+        let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
+        let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
+        let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
+        let sqlite = SqliteSettings {
+            path,
+            accept_clock: overrides.accept_clock.or(file.store.accept_clock).unwrap_or(false),
+            readers: bounded("store.readers", file.store.readers, 4, 1, 64, &mut problems),
+            acquire_timeout,
+            statement_timeout,
+        };
+        let open_limits = OpenLimits {
+            per_principal: bounded(
+                "limits.open_per_principal",
+                file.limits.open_per_principal,
+                100,
+                1,
+                1_000_000,
+                &mut problems,
+            ),
+            per_agent: bounded("limits.open_per_agent", file.limits.open_per_agent, 1_000, 1, 1_000_000, &mut problems),
+        };
+        let arguments_bytes = bounded(
+            "limits.arguments_bytes",
+            file.limits.arguments_bytes,
+            crate::domain::arguments::DEFAULT_MAX_ARGUMENTS_BYTES,
+            2,
+            crate::domain::canonical::MAX_BYTES,
+            &mut problems,
+        );
+        let preview = file.preview.unwrap_or_default();
+        if let Err(found) = Previewer::new(preview.clone()) {
+            problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
+        }
+        let log_format = match overrides.log_format.as_deref().or(file.log.format.as_deref()) {
+            None | Some("human") => LogFormat::Human,
+            Some("json") => LogFormat::Json,
+            Some(other) => {
+                problems.push(format!("log.format: {other:?} is neither `human` nor `json`"));
+                LogFormat::Human
+            }
+        };
+        let log_filter =
+            overrides.log_filter.clone().or(file.log.filter).unwrap_or_else(|| "info,sqlx=warn,h2=warn".to_owned());
+        if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
+            problems.push(format!("log.filter: {problem}"));
+        }
+        let callers = callers::resolve(file.callers, folder, &mut problems);
+        if problems.is_empty() {
+            Ok(Self {
+                listen,
+                health_listen,
+                policy: said(&overrides.policy, file.policy, POLICY),
+                reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
+                grace_period,
+                sqlite,
+                secret_file,
+                arguments_bytes,
+                open_limits,
+                preview,
+                log_format,
+                log_filter,
+                callers,
+            })
+        } else {
+            Err(ConfigProblems(problems))
+        }
+    }
+}
+
+impl SqliteSettings {
+    /// The settings of a database at `path`, as they are where nothing is said.
+    pub fn at(path: PathBuf) -> Self {
+        Self {
+            path,
+            accept_clock: false,
+            readers: 4,
+            acquire_timeout: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// What the store is opened with.
+    pub fn options(&self, clock: std::sync::Arc<dyn crate::clock::Clock>) -> SqliteOptions {
+        SqliteOptions {
+            accept_clock: self.accept_clock,
+            readers: self.readers,
+            acquire_timeout: self.acquire_timeout,
+            statement_timeout: self.statement_timeout,
+            ..SqliteOptions::new(self.path.clone(), clock)
+        }
+    }
+}
+
+/// The file beside `path` with `extension` added to its name.
+pub fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    PathBuf::from(name)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let failed = |cause: std::io::Error| format!("{}: {cause}", path.display());
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let read = file.take(FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if read as u64 > FILE_BYTES {
+        return Err(format!("{}: is larger than {FILE_BYTES} bytes", path.display()));
+    }
+    Ok(text)
+}
+
+fn address(key: &str, text: Option<&str>, default: &str, problems: &mut Vec<String>) -> SocketAddr {
+    let text = text.unwrap_or(default);
+    text.parse().unwrap_or_else(|_| {
+        problems.push(format!("{key}: {text:?} is no address and port, such as `{default}`"));
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    })
+}
+
+fn bounded<N: PartialOrd + std::fmt::Display>(
+    key: &str,
+    said: Option<N>,
+    default: N,
+    least: N,
+    most: N,
+    problems: &mut Vec<String>,
+) -> N {
+    match said {
+        None => default,
+        Some(number) if (&least..=&most).contains(&&number) => number,
+        Some(number) => {
+            problems.push(format!("{key}: {number} is not from {least} to {most}"));
+            default
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

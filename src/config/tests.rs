@@ -1,0 +1,110 @@
+use super::*;
+
+fn load(text: &str) -> Result<Config, ConfigProblems> {
+    let file = toml::from_str(text).map_err(|problem| ConfigProblems(vec![problem.message().to_owned()]))?;
+    Config::resolve(file, Path::new("/etc/countersign"), &Overrides::default())
+}
+
+fn hash(byte: char) -> String {
+    byte.to_string().repeat(64)
+}
+
+#[test]
+fn nothing_said_means_the_documented_defaults() {
+    let config = load("").unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
+    assert_eq!(config.health_listen.to_string(), "127.0.0.1:7401");
+    assert_eq!(config.policy, Path::new("/etc/countersign/policy"));
+    assert_eq!(config.sqlite.path, Path::new("/etc/countersign/countersign.db"));
+    assert_eq!(config.secret_file, Path::new("/etc/countersign/countersign.db.secret"));
+    assert_eq!(config.grace_period, Duration::from_secs(10));
+    assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
+    assert_eq!(config.arguments_bytes, 256 * 1024);
+    assert!(!config.reflection && !config.sqlite.accept_clock);
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = toml::from_str("listen = \"127.0.0.1:1\"\npolicy = \"a\"").unwrap();
+    let overrides =
+        Overrides { listen: Some("127.0.0.1:2".to_owned()), policy: Some(PathBuf::from("b")), ..Overrides::default() };
+    let config = Config::resolve(file, Path::new("/etc"), &overrides).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:2");
+    assert_eq!(config.policy, Path::new("b"), "a flag's path is relative to the working directory");
+}
+
+#[test]
+fn every_problem_is_named_at_once() {
+    let text = format!(
+        "listen = \"nowhere\"\ngrace_period = \"soon\"\n[store]\nreaders = 0\n[limits]\nopen_per_agent = 0\n\
+         [log]\nformat = \"xml\"\n\
+         [[callers]]\nname = \"a\"\nrole = \"agent\"\ntoken_sha256 = \"{0}\"\nprincipal = \"dana\"\n\
+         [[callers]]\nname = \"a\"\nrole = \"approver\"\ntoken_sha256 = \"{0}\"\n\
+         [[callers]]\nname = \"c\"\nrole = \"king\"\ntoken_sha256 = \"short\"\n\
+         [[callers]]\nname = \" d\"\nrole = \"operator\"\nagents = [\"*\"]\n",
+        hash('a')
+    );
+    let problems = load(&text).unwrap_err().0.join("\n");
+    for part in [
+        "listen: \"nowhere\"",
+        "grace_period: \"soon\"",
+        "store.readers: 0",
+        "limits.open_per_agent: 0",
+        "log.format: \"xml\"",
+        "callers[0] (a): principal: means nothing for the role agent",
+        "callers[1] (a): another caller has this name",
+        "callers[1] (a): has the same token as callers[0] (a) (role agent): one credential opens one door",
+        "callers[1] (a): an approver is a person",
+        "callers[2] (c): token_sha256",
+        "callers[2] (c): role: \"king\"",
+        "callers[3] ( d): has neither token_sha256 nor token_file",
+        "callers[3] ( d): name",
+        "callers[3] ( d): agents: means nothing for the role operator",
+    ] {
+        assert!(problems.contains(part), "{part}\nnot in\n{problems}");
+    }
+}
+
+#[test]
+fn one_credential_never_opens_both_the_agents_and_the_approvers_door() {
+    let text = format!(
+        "[[callers]]\nname = \"runtime\"\nrole = \"agent\"\ntoken_sha256 = \"{0}\"\n\
+         [[callers]]\nname = \"dana\"\nrole = \"approver\"\nprincipal = \"dana\"\ntoken_sha256 = \"{0}\"\n",
+        hash('b')
+    );
+    assert!(load(&text).unwrap_err().to_string().contains("one credential opens one door"));
+}
+
+#[test]
+fn an_unknown_key_is_an_error() {
+    for text in ["liste = \"x\"", "[store]\nsqlit = \"x\"", "[[callers]]\nname = \"a\"\nrole = \"agent\"\nadmin = true"]
+    {
+        let problems = load(text).unwrap_err().to_string();
+        assert!(problems.contains("unknown field"), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn a_token_file_is_hashed_and_its_content_shown_nowhere() {
+    let folder = std::env::temp_dir().join(format!("countersign-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("token"), "cst_0123456789abcdef0123456789abcdef\n").unwrap();
+    std::fs::write(folder.join("short"), "secret-word\n").unwrap();
+    let section = |file: &str| {
+        let text = format!(
+            "[[callers]]\nname = \"a\"\nrole = \"agent\"\nagents = [\"*\"]\nprincipals = [\"*\"]\ntoken_file = \"{file}\""
+        );
+        Config::resolve(toml::from_str(&text).unwrap(), &folder, &Overrides::default())
+    };
+    let config = section("token").unwrap();
+    let caller = config
+        .callers
+        .authenticate(Some(b"Bearer cst_0123456789abcdef0123456789abcdef"), crate::auth::Role::Agent)
+        .unwrap();
+    assert_eq!(caller.name.as_str(), "a");
+    let refused = section("short").unwrap_err().to_string();
+    assert!(refused.contains("at least 24") && !refused.contains("secret-word"), "{refused}");
+    assert!(section("absent").unwrap_err().to_string().contains("token_file"));
+    assert!(!format!("{config:?}").contains("cst_"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,18 @@
+//! Logs: `tracing`, for people or as JSON, on standard error.
+
+use crate::config::LogFormat;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt;
+
+/// Writes log lines to standard error from now on. Standard output is for what a command answers.
+///
+/// # Errors
+/// The filter is none, or a subscriber has been set before.
+pub fn start(format: LogFormat, filter: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let filter = EnvFilter::try_new(filter)?;
+    let lines = fmt::Subscriber::builder().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Human => lines.with_ansi(false).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    }
+}
