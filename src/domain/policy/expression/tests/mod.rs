@@ -6,7 +6,8 @@ mod meaning;
 mod oracle;
 
 use super::{EvaluationError, Expression, Facts, FactsInput, Reason};
-use crate::domain::json::{Json, Number};
+use crate::domain::arguments::Arguments;
+use crate::domain::json::Json;
 use crate::domain::time::Timestamp;
 
 /// 2026-03-01T22:30:15.5Z, a Sunday.
@@ -21,9 +22,9 @@ fn from_serde(value: serde_json::Value) -> Json {
     match value {
         serde_json::Value::Null => Json::Null,
         serde_json::Value::Bool(value) => Json::Bool(value),
-        serde_json::Value::Number(number) => Json::Number(Number::from_canonical(&number.to_string())),
+        serde_json::Value::Number(value) => number(&value.to_string()),
         serde_json::Value::String(text) => match text.strip_prefix('#') {
-            Some(number) => Json::Number(Number::from_canonical(number)),
+            Some(text) => number(text),
             None => Json::String(text),
         },
         serde_json::Value::Array(elements) => Json::Array(elements.into_iter().map(from_serde).collect()),
@@ -31,6 +32,11 @@ fn from_serde(value: serde_json::Value) -> Json {
             Json::Object(members.into_iter().map(|(name, value)| (name, from_serde(value))).collect())
         }
     }
+}
+
+fn number(text: &str) -> Json {
+    let arguments = Arguments::parse(&format!("{{\"number\":{text}}}"), 1024).unwrap();
+    arguments.value().get("number").unwrap().clone()
 }
 
 fn compile(source: &str) -> Expression {
