@@ -1,0 +1,271 @@
+//! The order of checks. The first that fails decides; its reason is stable.
+
+use super::explain;
+use super::expression::{Facts, FactsInput};
+use super::model::{Accounts, Action, Connector, Rule, RuleEffect, Times};
+use super::pattern::any_matches;
+use super::{Policy, PolicyCall};
+use crate::domain::decision::{Decision, MatchedRule, PolicyAnswer, PolicyReason};
+use crate::domain::requirement::{Approver, Clause, Requirement};
+use crate::domain::scope::Scope;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+impl Policy {
+    /// Decides one call. Changes nothing, keeps nothing, and answers whatever the call holds: what cannot be evaluated
+    /// counts against it. `explain` adds every check's outcome.
+    pub fn evaluate(&self, call: &PolicyCall<'_>, explain: bool) -> PolicyAnswer {
+        let mut ruling = Ruling::default();
+        let reason = self.decide(call, &mut ruling);
+        let message = explain::message(call, &ruling, reason);
+        let checks = if explain { explain::checks(call, &ruling, reason) } else { Vec::new() };
+        let decision = match (explain::check_of(reason), ruling.requirement) {
+            (explain::CONFIRMATION, Some(requirement)) => Decision::ConfirmationRequired(requirement),
+            (explain::ALLOWED, _) => Decision::Allow,
+            _ => Decision::Deny,
+        };
+        let known = ruling.action.filter(|action| action.known);
+        PolicyAnswer {
+            decision,
+            reason,
+            message,
+            scope: known.map(|action| action.counted),
+            tags: known.map(|action| action.tags.to_vec()).unwrap_or_default(),
+            rules: ruling.rules,
+            report_within: ruling.action.map_or(self.defaults.times, |action| action.times).report_within,
+            checks,
+            policy_revision: self.revision.clone(),
+        }
+    }
+
+    fn decide<'p>(&'p self, call: &PolicyCall<'_>, ruling: &mut Ruling<'p>) -> PolicyReason {
+        let Some(connector) = self.connectors.get(call.connector.as_str()) else {
+            return PolicyReason::ConnectorUnknown;
+        };
+        let action = ActionView::of(connector, call.action.as_str());
+        (ruling.connector, ruling.action) = (Some(connector), Some(action));
+        if !connector.enabled {
+            return PolicyReason::ConnectorDisabled;
+        }
+        if connector.agents.as_ref().is_some_and(|agents| !any_matches(agents, call.agent.as_str())) {
+            return PolicyReason::AgentNotAllowed;
+        }
+        if !account_allowed(connector, action, call) {
+            return PolicyReason::AccountNotAllowed;
+        }
+        if !action.known {
+            return PolicyReason::ActionUnknown;
+        }
+        if action.listed > connector.ceiling {
+            return PolicyReason::ScopeExceedsCeiling;
+        }
+        if !action.curated && connector.ceiling < Scope::Admin {
+            return PolicyReason::ActionNotCurated;
+        }
+        let matching = matching_rules(connector, action, call);
+        ruling.rules = matching.iter().map(|matched| matched.record(call.connector.as_str())).collect();
+        if matching.iter().any(|matched| matches!(matched.rule.effect, RuleEffect::Deny)) {
+            return PolicyReason::DeniedByRule;
+        }
+        if !definition_unchanged(connector, action, call) {
+            return PolicyReason::ToolDefinitionChanged;
+        }
+        ruling.mode_asks = connector.confirm.asks(action.counted);
+        let Some(asked) = Asked::of(&matching, ruling.mode_asks, action.times) else {
+            return PolicyReason::Allowed;
+        };
+        let reason = if asked.by_rule { PolicyReason::ConfirmationByRule } else { PolicyReason::ConfirmationByMode };
+        let could_be_met = asked.surely_possible || self.groups.could_meet(&asked.requirement, call.principal);
+        ruling.requirement = Some(asked.requirement);
+        if could_be_met { reason } else { PolicyReason::NoEligibleApprover }
+    }
+}
+
+/// What is known of a call by the time that a check decides.
+#[derive(Default)]
+pub(super) struct Ruling<'p> {
+    pub(super) connector: Option<&'p Connector>,
+    pub(super) action: Option<ActionView<'p>>,
+    pub(super) rules: Vec<MatchedRule>,
+    pub(super) mode_asks: bool,
+    pub(super) requirement: Option<Requirement>,
+}
+
+/// An action as the checks see it.
+#[derive(Clone, Copy)]
+pub(super) struct ActionView<'p> {
+    /// The entry, if the connector lists the action.
+    pub(super) entry: Option<&'p Action>,
+    /// Whether the connector knows it: it is listed, or `unlisted` is `admin`.
+    pub(super) known: bool,
+    /// The scope that its entry says; `admin` without one.
+    pub(super) listed: Scope,
+    /// The scope as it counts: `admin` where nobody reviewed the entry.
+    pub(super) counted: Scope,
+    pub(super) curated: bool,
+    pub(super) tags: &'p [String],
+    pub(super) times: Times,
+}
+
+impl<'p> ActionView<'p> {
+    fn of(connector: &'p Connector, name: &str) -> Self {
+        match connector.actions.get(name) {
+            Some(action) => {
+                let entry = &action.entry;
+                Self {
+                    entry: Some(action),
+                    known: true,
+                    listed: entry.scope,
+                    counted: if entry.curated { entry.scope } else { Scope::Admin },
+                    curated: entry.curated,
+                    tags: &entry.tags,
+                    times: action.times,
+                }
+            }
+            None => Self {
+                entry: None,
+                known: connector.unlisted_admin,
+                listed: Scope::Admin,
+                counted: Scope::Admin,
+                curated: false,
+                tags: &[],
+                times: connector.times,
+            },
+        }
+    }
+}
+
+/// Check 4. An action that nobody lists was reviewed by nobody either, so it needs an account as an `admin` one does.
+fn account_allowed(connector: &Connector, action: ActionView<'_>, call: &PolicyCall<'_>) -> bool {
+    match (&connector.accounts, call.account) {
+        (Accounts::Any, account) => account.is_some() || action.counted < Scope::Write,
+        (Accounts::Only(accounts), Some(account)) => any_matches(accounts, account.as_str()),
+        (Accounts::Only(_), None) => false,
+        (Accounts::Without, account) => account.is_none(),
+    }
+}
+
+/// Check 10.
+fn definition_unchanged(connector: &Connector, action: ActionView<'_>, call: &PolicyCall<'_>) -> bool {
+    match action.entry {
+        None => !connector.pin_definitions,
+        Some(entry) if entry.pinned => {
+            entry.entry.definition.is_some() && entry.entry.definition.as_deref() == call.tool_definition_digest
+        }
+        Some(_) => true,
+    }
+}
+
+/// A rule that matched, or that failed, which counts as matching.
+struct Matched<'p> {
+    rule: &'p Rule,
+    error: Option<String>,
+}
+
+impl Matched<'_> {
+    fn record(&self, connector: &str) -> MatchedRule {
+        MatchedRule {
+            connector: connector.to_owned(),
+            name: self.rule.name.clone(),
+            effect: self.rule.effect.effect(),
+            error: self.error.clone(),
+        }
+    }
+}
+
+/// Every rule of the connector that matches the call, in the file's order. The facts are made only for the first rule that
+/// has an expression.
+fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &PolicyCall<'_>) -> Vec<Matched<'p>> {
+    let mut facts = None;
+    let mut matching = Vec::new();
+    let mut take = |rule: &'p Rule| {
+        let Some(condition) = &rule.when else {
+            matching.push(Matched { rule, error: None });
+            return;
+        };
+        let facts = &mut facts;
+        // A rule must never be skipped because the library that evaluates it gave up.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let facts = facts.get_or_insert_with(|| facts_of(call, action));
+            condition.expression.matches(facts)
+        }));
+        match outcome {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => matching.push(Matched { rule, error: None }),
+            Ok(Err(error)) => matching.push(Matched { rule, error: Some(error.to_string()) }),
+            Err(_) => matching.push(Matched { rule, error: Some("its evaluation broke off".to_owned()) }),
+        }
+    };
+    match action.entry {
+        Some(entry) => entry.rules.iter().filter_map(|index| connector.rules.get(*index)).for_each(&mut take),
+        None => connector.rules.iter().filter(|rule| rule.applies_to(call.action.as_str())).for_each(&mut take),
+    }
+    matching
+}
+
+fn facts_of(call: &PolicyCall<'_>, action: ActionView<'_>) -> Facts {
+    Facts::new(FactsInput {
+        args: call.arguments,
+        principal: call.principal.as_str(),
+        agent: call.agent.as_str(),
+        conversation: call.conversation.map(|conversation| conversation.as_str()),
+        account: call.account.map(|account| account.as_str()),
+        action: call.action.as_str(),
+        scope: action.counted.as_str(),
+        tags: action.tags,
+        now: call.now,
+    })
+}
+
+/// What mode and rules ask for together.
+struct Asked {
+    requirement: Requirement,
+    by_rule: bool,
+    /// Whether it can be met for certain, whoever the requester is; if not, that has to be worked out.
+    surely_possible: bool,
+}
+
+impl Asked {
+    /// None where nothing asks.
+    fn of(matching: &[Matched<'_>], mode_asks: bool, times: Times) -> Option<Self> {
+        let mut clauses: Vec<(Clause, usize)> = Vec::new();
+        if mode_asks {
+            clauses.push((Clause::owner(), 0));
+        }
+        let (mut exclude_requester, mut by_rule) = (false, false);
+        let (mut decide_within, mut use_within) = (times.decide_within, times.use_within);
+        for matched in matching {
+            let RuleEffect::Confirm(ask) = &matched.rule.effect else { continue };
+            by_rule = true;
+            clauses.extend(ask.clauses.iter().cloned());
+            exclude_requester |= ask.exclude_requester;
+            decide_within = decide_within.min(ask.decide_within.unwrap_or(Duration::MAX));
+            use_within = use_within.min(ask.use_within.unwrap_or(Duration::MAX));
+        }
+        let surely_possible = surely_possible(&clauses, exclude_requester);
+        let clauses = clauses.into_iter().map(|(clause, _)| clause);
+        let requirement = Requirement::new(clauses, exclude_requester, decide_within, use_within)?;
+        Some(Self { requirement, by_rule, surely_possible })
+    }
+}
+
+/// A quick test that suffices but is not necessary: filled in order of how many people a clause can count on, each clause
+/// finds enough who are still free, whoever the earlier ones took. Spares the matching of people to clauses, which costs
+/// more the larger the groups are.
+fn surely_possible(clauses: &[(Clause, usize)], exclude_requester: bool) -> bool {
+    let mut slots: Vec<(usize, usize)> = clauses
+        .iter()
+        .map(|(clause, named)| {
+            let owner = clause.any_of().contains(&Approver::Owner);
+            // The requester may be one of those named: then, excluded, it is missing, and as the owner adds nobody.
+            let people = if exclude_requester { named.saturating_sub(1) } else { (*named).max(usize::from(owner)) };
+            (people, clause.quorum() as usize)
+        })
+        .collect();
+    slots.sort_unstable();
+    let mut taken: usize = 0;
+    slots.into_iter().all(|(people, quorum)| {
+        taken = taken.saturating_add(quorum);
+        taken <= people
+    })
+}

@@ -1,0 +1,4 @@
+//! Tests of the policy as a whole: rules as data, the order of checks, and what must hold for every policy.
+
+mod cases;
+mod order;
