@@ -17,11 +17,8 @@ mod render;
 mod tools;
 
 pub use existing::ExistingCatalog;
-pub use merge::{Entry, Import, Report, Was, import};
-pub use tools::{ImportProblem, MAX_LIST_BYTES, Tool, read_tools};
-
-/// The first line of every catalog file.
-pub const CATALOG_VERSION: &str = "countersign.catalog/v1";
+pub use merge::{Import, Outcome, Report, import};
+pub use tools::{ImportProblem, Tool, read_tools};
 
 #[cfg(test)]
 mod tests;

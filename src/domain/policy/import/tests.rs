@@ -1,5 +1,6 @@
 use super::*;
-use crate::domain::policy::yaml::{self, Value};
+use crate::domain::canonical::MAX_BYTES;
+use crate::domain::policy::Catalog;
 use crate::domain::scope::Scope;
 use proptest::prelude::*;
 
@@ -181,7 +182,7 @@ fn what_is_no_whole_list_is_refused() {
         let problems = refusals(text);
         assert!(problems.len() == 1 && problems[0].contains(part), "{text}: {problems:?}");
     }
-    let long = list(&format!("{{\"name\":\"x\",\"description\":\"{}\"}}", "d".repeat(MAX_LIST_BYTES)));
+    let long = list(&format!("{{\"name\":\"x\",\"description\":\"{}\"}}", "d".repeat(MAX_BYTES)));
     assert!(refusals(&long)[0].contains("longer than"));
     let deep = list(&format!("{{\"name\":\"x\",\"inputSchema\":{}1{}}}", "{\"a\":".repeat(70), "}".repeat(70)));
     assert!(refusals(&deep)[0].contains("deeper"));
@@ -189,7 +190,7 @@ fn what_is_no_whole_list_is_refused() {
 
 #[test]
 fn a_hostile_name_is_refused_without_being_repeated_raw() {
-    for name in ["", " ", "a\nb", "a\u{202e}b", "a\u{200b}b", "a\u{0}", "\u{feff}x", "x\u{2028}", &"n".repeat(257)] {
+    for name in ["", " ", "a\nb", "a\u{202e}b", "a\u{200b}b", "a\u{0}", "\u{feff}x", "x\u{2028}", &"n".repeat(257), "a*b", "*"] {
         let problems = refusals(&list(&tool(name, "{}")));
         assert_eq!(problems.len(), 1, "{name:?}");
         assert!(problems[0].chars().all(|character| !crate::domain::text::is_hidden(character)), "{problems:?}");
@@ -216,7 +217,7 @@ const HOSTILE: [&str; 34] = [
     "-",
     "?",
     "&a",
-    "*a",
+    "<<a",
     "!a",
     "a\"b",
     "a'b",
@@ -243,12 +244,7 @@ fn every_name_that_is_taken_reads_back_as_itself() {
 }
 
 fn names(catalog: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    let root = yaml::parse("c", catalog, &mut problems).unwrap();
-    assert!(problems.is_empty(), "{problems:?}\n{catalog}");
-    let Value::Map(members) = root.value else { panic!("no mapping") };
-    let Value::Map(entries) = &members[1].node.value else { panic!("no entries") };
-    entries.iter().map(|entry| entry.key.clone()).collect()
+    Catalog::parse("c", catalog).unwrap_or_else(|problems| panic!("{problems:?}\n{catalog}")).actions.into_keys().collect()
 }
 
 #[test]
@@ -286,49 +282,91 @@ fn a_title_too_long_to_show_is_left_out() {
 }
 
 /// A reviewed catalog: `kept` and `hand` as the list has them, `changed` with another digest, `gone` not in the list.
-fn reviewed_catalog(tools: &[Tool]) -> String {
-    let of = |name: &str| &tools.iter().find(|tool| tool.name.as_str() == name).unwrap().definition;
-    format!(
-        "# Reviewed by Ana.\nversion: countersign.catalog/v1\n\n# The actions.\nactions:\n\
-         \n    # Never touch this one.\n    changed:\n      scope: read\n      curated: true # looked at twice\n      definition: td1:00\n      note: 'sends: mail'\n      decide_within: 5m\n      extra: {{a: [1, no, \"no\"]}}\n\
-         \n    gone: {{ scope: write, curated: true }}\n\
-         \n    # This one is fine.\n    kept: {{ scope: read, curated: true,\n      tags: [mine], definition: \"{}\" }}   # a remark\n\
-         \n    hand:\n      scope: read\n      curated: false\n      definition: {}\n      note: |\n        text\n        # no comment\n# The end.\nfuture: 1\n",
-        of("kept"),
-        of("hand"),
-    )
+const REVIEWED: &str = "\
+# Reviewed by Ana.
+
+# The actions.
+actions:
+
+    # Never touch this one.
+    changed:
+      scope: read
+      curated: true # looked at twice
+      definition: td1:0000000000000000000000000000000000000000000000000000000000000000
+      note: 'sends: mail'
+
+    gone: { scope: write, curated: true }
+
+    # This one is fine.
+    kept: { scope: read, curated: true,
+      tags: [mine], definition: \"@kept\" }   # a remark
+
+    hand:
+      scope: read
+      curated: false
+      definition: @hand
+      note: |
+        text
+        # no comment
+# The end.
+version: countersign.catalog/v1
+";
+
+const UPDATED: &str = "\
+# Reviewed by Ana.
+
+# The actions.
+actions:
+
+    added:
+      scope: write
+      curated: false
+      tags: [createHint, updateHint]
+      definition: @added
+    # Never touch this one.
+    changed:
+      scope: write
+      curated: false
+      tags: [createHint, updateHint]
+      definition: @changed
+      note: \"sends: mail\"
+    hand:
+      scope: read
+      curated: false
+      definition: @hand
+      note: |
+        text
+        # no comment
+    # This one is fine.
+    kept: { scope: read, curated: true,
+      tags: [mine], definition: \"@kept\" }   # a remark
+
+# The end.
+version: countersign.catalog/v1
+";
+
+/// The catalog with the digests of `tools` in place of their names.
+fn pinned(catalog: &str, tools: &[Tool]) -> String {
+    tools.iter().fold(catalog.to_owned(), |text, tool| text.replace(&format!("@{}", tool.name), &tool.definition))
 }
 
 fn update() -> Vec<Tool> {
     read(&list(&["added", "changed", "hand", "kept"].map(|name| tool(name, "{\"destructiveHint\":false}")).join(",")))
 }
 
+fn was(name: &str, scope: Scope, curated: bool) -> Outcome {
+    Outcome { name: name.to_owned(), scope, curated }
+}
+
 #[test]
 fn what_was_reviewed_stays_byte_for_byte_and_what_changed_is_reviewed_again() {
     let tools = update();
-    let outcome = into(&reviewed_catalog(&tools), &tools, false);
-    let of = |name: &str| &tools.iter().find(|tool| tool.name.as_str() == name).unwrap().definition;
-    assert_eq!(
-        outcome.text,
-        format!(
-            "# Reviewed by Ana.\nversion: countersign.catalog/v1\n\n# The actions.\nactions:\n\n\
-             \x20   added:\n      scope: write\n      curated: false\n      tags: [createHint, updateHint]\n      definition: {}\n\
-             \x20   # Never touch this one.\n\
-             \x20   changed:\n      scope: write\n      curated: false\n      tags: [createHint, updateHint]\n      definition: {}\n\
-             \x20     note: \"sends: mail\"\n      decide_within: 5m\n      extra: {{a: [1, no, \"no\"]}}\n\
-             \x20   hand:\n      scope: read\n      curated: false\n      definition: {}\n      note: |\n        text\n        # no comment\n\
-             \x20   # This one is fine.\n    kept: {{ scope: read, curated: true,\n      tags: [mine], definition: \"{}\" }}   # a remark\n\n\
-             # The end.\nfuture: 1\n",
-            of("added"),
-            of("changed"),
-            of("hand"),
-            of("kept")
-        )
-    );
+    let outcome = into(&pinned(REVIEWED, &tools), &tools, false);
+    assert_eq!(outcome.text, pinned(UPDATED, &tools));
     let report = &outcome.report;
     assert_eq!(report.added, ["added"]);
-    assert_eq!(report.changed, [Was { name: "changed".into(), scope: "read".into(), curated: true }]);
-    assert_eq!(report.removed, [Was { name: "gone".into(), scope: "write".into(), curated: true }]);
+    assert_eq!(report.changed, [was("changed", Scope::Read, true)]);
+    assert_eq!(report.removed, [was("gone", Scope::Write, true)]);
     assert_eq!(report.kept, ["hand", "kept"]);
     let uncurated: Vec<&str> = report.uncurated().map(|entry| entry.name.as_str()).collect();
     assert_eq!(uncurated, ["added", "changed", "hand"]);
@@ -337,7 +375,7 @@ fn what_was_reviewed_stays_byte_for_byte_and_what_changed_is_reviewed_again() {
 #[test]
 fn the_same_list_again_changes_nothing() {
     let tools = update();
-    let once = into(&reviewed_catalog(&tools), &tools, false);
+    let once = into(&pinned(REVIEWED, &tools), &tools, false);
     let twice = into(&once.text, &tools, false);
     assert_eq!(once.text, twice.text);
     assert_eq!((twice.report.kept.len(), twice.report.added.len(), twice.report.changed.len()), (4, 0, 0));
@@ -348,9 +386,9 @@ fn the_same_list_again_changes_nothing() {
 #[test]
 fn curated_marks_the_whole_outcome_and_nothing_else() {
     let tools = update();
-    let marked = into(&reviewed_catalog(&tools), &tools, true);
+    let marked = into(&pinned(REVIEWED, &tools), &tools, true);
     assert_eq!(marked.report.uncurated().count(), 0);
-    let once = into(&reviewed_catalog(&tools), &tools, false).text;
+    let once = into(&pinned(REVIEWED, &tools), &tools, false).text;
     let after = into(&once, &tools, true);
     assert_eq!(after.report.uncurated().count(), 0);
     assert_eq!(after.report.kept.len(), 4);
@@ -362,48 +400,53 @@ fn curated_marks_the_whole_outcome_and_nothing_else() {
 #[test]
 fn a_catalog_without_a_last_line_break_takes_entries() {
     let tools = update();
-    let outcome = into(reviewed_catalog(&tools).trim_end(), &tools, false);
-    assert!(outcome.text.ends_with("future: 1"));
+    let outcome = into(pinned(REVIEWED, &tools).trim_end(), &tools, false);
+    assert!(outcome.text.ends_with("version: countersign.catalog/v1"));
     let kept = &tools[3].definition;
-    let bare = format!("version: countersign.catalog/v1\nactions:\n  kept: {{scope: read, definition: {kept}}}");
+    let bare = format!("version: countersign.catalog/v1\nactions:\n  kept: {{scope: read, curated: true, definition: {kept}}}");
     assert_eq!(names(&into(&bare, &tools, false).text), ["added", "changed", "hand", "kept"]);
 }
 
 #[test]
+fn an_entry_without_a_digest_was_reviewed_for_nobody_knows_what() {
+    let catalog = "version: countersign.catalog/v1\nactions:\n  kept: {scope: read, curated: true}\n";
+    let report = into(catalog, &update(), false).report;
+    assert_eq!(report.changed, [was("kept", Scope::Read, true)]);
+    assert_eq!(report.entries[3], was("kept", Scope::Write, false));
+}
+
+#[test]
+fn windows_line_ends_survive() {
+    let tools = update();
+    let catalog = pinned(REVIEWED, &tools).replace('\n', "\r\n");
+    let text = into(&catalog, &tools, false).text;
+    assert!(text.contains("    # This one is fine.\r\n    kept: { scope: read, curated: true,\r\n"), "{text:?}");
+}
+
+#[test]
 fn a_file_that_is_no_catalog_is_refused_by_line() {
+    const START: &str = "version: countersign.catalog/v1\nactions:";
     for (text, part) in [
-        ("", "c.yaml: is empty"),
-        ("a: [", "is no YAML"),
-        ("- a\n", "c.yaml:1:1: must be a mapping"),
+        (String::new(), "c.yaml: is empty"),
+        ("a: [".to_owned(), "is no YAML"),
+        ("version: countersign.policy/v1\nactions:\n  a: {scope: read}\n".to_owned(), "c.yaml:1:10: version: must be"),
+        (format!("{START} {{}}\n"), "lists nothing"),
+        (format!("{START} {{a: {{scope: read, curated: true}}}}\n"), "c.yaml:2:0: actions: \"a\" must start a line"),
         (
-            "version: countersign.policy/v1\nactions:\n  a: {scope: read}\n",
-            "c.yaml:1:10: version: must be countersign.catalog/v1",
+            format!("{START}\n  a: {{scope: read, curated: true}}\n  b: {{scope: raed, curated: true}}\n"),
+            "c.yaml:4:14: actions.b.scope: must be one of",
         ),
-        ("actions:\n  a: {scope: read}\n", "has no `version"),
-        ("version: countersign.catalog/v1\n", "has no `actions`"),
-        ("version: countersign.catalog/v1\nactions: [a]\n", "c.yaml:2:10: actions: must be a mapping"),
-        ("version: countersign.catalog/v1\nactions: {}\n", "lists no action"),
-        ("version: countersign.catalog/v1\nactions: {a: {scope: read}}\n", "must start a line of its own"),
-        (
-            "version: countersign.catalog/v1\nactions: {\n  a: {scope: read}, b: {scope: read}}\n",
-            "must start a line of its own",
-        ),
-        ("version: countersign.catalog/v1\nactions:\n  a: read\n", "must be a mapping with"),
-        (
-            "version: countersign.catalog/v1\nactions:\n  a: {scope: [read]}\n",
-            "c.yaml:3:14: actions.\"a\".scope: must be one word",
-        ),
-        ("version: countersign.catalog/v1\nactions:\n  a: {curated: yes}\n", "must be true or false"),
-        ("version: countersign.catalog/v1\nactions:\n  a: {scope: read}\n  a: {scope: read}\n", "given twice"),
+        (format!("{START}\n  a: {{scope: read, curated: true, colour: red}}\n"), "colour"),
+        (format!("{START} {{\n  a: {{scope: read, curated: true}}, b: {{scope: read, curated: true}}}}\n"), "\"a\" must start"),
     ] {
-        let problems = ExistingCatalog::read("c.yaml", text).unwrap_err();
+        let problems = ExistingCatalog::read("c.yaml", &text).unwrap_err();
         assert!(problems.iter().any(|problem| problem.to_string().contains(part)), "{text:?}: {problems:?}");
     }
 }
 
 #[test]
 fn a_flow_mapping_that_would_swallow_new_entries_is_not_written() {
-    let text = "version: countersign.catalog/v1\nactions: {\n  a: {scope: read}\n}\n";
+    let text = "version: countersign.catalog/v1\nactions: {\n  a: {scope: read, curated: true}\n}\n";
     let outcome = ExistingCatalog::read("c.yaml", text).and_then(|catalog| import(Some(&catalog), &update(), false));
     assert!(outcome.is_err(), "{outcome:?}");
 }
@@ -414,13 +457,9 @@ proptest! {
         let tool = serde_json::json!({ "name": name, "title": title });
         if let Ok(tools) = read_tools(&list(&tool.to_string())) {
             let text = fresh(&tools).text;
-            prop_assert_eq!(names(&text), vec![name]);
-            let catalog = ExistingCatalog::read("c", &text).unwrap();
-            let read = catalog.entries.values().next().unwrap().title.as_ref().map(|node| match &node.value {
-                Value::Scalar { text, .. } => text.clone(),
-                Value::List(_) | Value::Map(_) | Value::Refused => panic!("no text"),
-            });
-            prop_assert_eq!(read, tools[0].title.clone());
+            prop_assert_eq!(names(&text), vec![name.clone()]);
+            let catalog = Catalog::parse("c", &text).unwrap();
+            prop_assert_eq!(&catalog.actions[&name].title, &tools[0].title);
         }
     }
 

@@ -1,15 +1,13 @@
 //! Reads a `tools/list` result.
 
-use crate::domain::canonical;
+use crate::domain::canonical::{Canonical, Limits, MAX_BYTES, Top};
 use crate::domain::json::Json;
+use crate::domain::policy::problem::shown;
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// The largest tool list that is read, in bytes: what canonical JSON takes (DESIGN 4). GitHub's 117 tools are a sixth.
-pub const MAX_LIST_BYTES: usize = 1024 * 1024;
 
 /// A title is a line on a screen; a longer one is left out of the catalog, which does not depend on it.
 const MAX_TITLE_BYTES: usize = 256;
@@ -59,8 +57,9 @@ impl fmt::Display for ImportProblem {
 /// partial (`nextCursor`) or empty, a tool without a usable name, a name given twice, a hint that is neither `true` nor
 /// `false`, a member of a definition that has the wrong type.
 pub fn read_tools(text: &str) -> Result<Vec<Tool>, Vec<ImportProblem>> {
-    let whole = canonical::read(text, MAX_LIST_BYTES)
-        .map_err(|problem| vec![ImportProblem { pointer: String::new(), what: problem.to_string() }])?;
+    let canonical = Canonical::of(text, Limits { max_bytes: MAX_BYTES, top: Top::Object })
+        .map_err(|refusal| vec![ImportProblem { pointer: String::new(), what: refusal.to_string() }])?;
+    let whole = Json::read(&canonical);
     let mut problems = Vec::new();
     let tools = match list(&whole, &mut problems) {
         Some((pointer, items)) => tools(&pointer, items, &mut problems),
@@ -118,7 +117,7 @@ fn tools(pointer: &str, items: &[Json], problems: &mut Vec<ImportProblem>) -> Ve
         if let Some(earlier) = first.get(&tool.name) {
             problems.push(ImportProblem {
                 pointer: format!("{pointer}/{index}/name"),
-                what: format!("{:?} is already the name of {pointer}/{earlier}", tool.name.as_str()),
+                what: format!("{} is already the name of {pointer}/{earlier}", shown(tool.name.as_str())),
             });
         } else {
             first.insert(tool.name.clone(), index);
@@ -165,9 +164,11 @@ impl Reader<'_> {
 
     fn name(&mut self, item: &Json) -> Option<Identifier> {
         let what = match given(item, "name") {
+            // In a policy, `*` is a wildcard: no action can have it in its name.
+            Some(Json::String(name)) if name.contains('*') => format!("{} has a `*`, which policies read as a wildcard", shown(name)),
             Some(Json::String(name)) => match Identifier::parse(name) {
                 Ok(name) => return Some(name),
-                Err(problem) => format!("{name:?} cannot name an action: {problem}"),
+                Err(problem) => format!("{} cannot name an action: {problem}", shown(name)),
             },
             Some(_) => "must be text".to_owned(),
             None => "is missing".to_owned(),
@@ -252,12 +253,11 @@ fn definition_digest(tool: &Json) -> String {
         .into_iter()
         .filter_map(|member| given(tool, member).map(|value| (member.to_owned(), value.clone())))
         .collect();
-    let hash = Sha256::digest(canonical::write(&Json::Object(members)).as_bytes());
+    let hash = Sha256::digest(Json::Object(members).to_canonical().as_bytes());
     hash.iter().fold("td1:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The member's value, unless it is absent or `null`, which mean the same here.
 fn given<'a>(object: &'a Json, member: &str) -> Option<&'a Json> {
-    let Json::Object(members) = object else { return None };
-    members.iter().find(|(name, value)| name == member && *value != Json::Null).map(|(_, value)| value)
+    object.get(member).filter(|value| **value != Json::Null)
 }
