@@ -1,4 +1,5 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod cli;
 pub mod domain;
 pub mod proto;

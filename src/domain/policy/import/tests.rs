@@ -190,7 +190,9 @@ fn what_is_no_whole_list_is_refused() {
 
 #[test]
 fn a_hostile_name_is_refused_without_being_repeated_raw() {
-    for name in ["", " ", "a\nb", "a\u{202e}b", "a\u{200b}b", "a\u{0}", "\u{feff}x", "x\u{2028}", &"n".repeat(257), "a*b", "*"] {
+    for name in
+        ["", " ", "a\nb", "a\u{202e}b", "a\u{200b}b", "a\u{0}", "\u{feff}x", "x\u{2028}", &"n".repeat(257), "a*b", "*"]
+    {
         let problems = refusals(&list(&tool(name, "{}")));
         assert_eq!(problems.len(), 1, "{name:?}");
         assert!(problems[0].chars().all(|character| !crate::domain::text::is_hidden(character)), "{problems:?}");
@@ -244,7 +246,11 @@ fn every_name_that_is_taken_reads_back_as_itself() {
 }
 
 fn names(catalog: &str) -> Vec<String> {
-    Catalog::parse("c", catalog).unwrap_or_else(|problems| panic!("{problems:?}\n{catalog}")).actions.into_keys().collect()
+    Catalog::parse("c", catalog)
+        .unwrap_or_else(|problems| panic!("{problems:?}\n{catalog}"))
+        .actions
+        .into_keys()
+        .collect()
 }
 
 #[test]
@@ -403,7 +409,9 @@ fn a_catalog_without_a_last_line_break_takes_entries() {
     let outcome = into(pinned(REVIEWED, &tools).trim_end(), &tools, false);
     assert!(outcome.text.ends_with("version: countersign.catalog/v1"));
     let kept = &tools[3].definition;
-    let bare = format!("version: countersign.catalog/v1\nactions:\n  kept: {{scope: read, curated: true, definition: {kept}}}");
+    let bare = format!(
+        "version: countersign.catalog/v1\nactions:\n  kept: {{scope: read, curated: true, definition: {kept}}}"
+    );
     assert_eq!(names(&into(&bare, &tools, false).text), ["added", "changed", "hand", "kept"]);
 }
 
@@ -437,7 +445,10 @@ fn a_file_that_is_no_catalog_is_refused_by_line() {
             "c.yaml:4:14: actions.b.scope: must be one of",
         ),
         (format!("{START}\n  a: {{scope: read, curated: true, colour: red}}\n"), "colour"),
-        (format!("{START} {{\n  a: {{scope: read, curated: true}}, b: {{scope: read, curated: true}}}}\n"), "\"a\" must start"),
+        (
+            format!("{START} {{\n  a: {{scope: read, curated: true}}, b: {{scope: read, curated: true}}}}\n"),
+            "\"a\" must start",
+        ),
     ] {
         let problems = ExistingCatalog::read("c.yaml", &text).unwrap_err();
         assert!(problems.iter().any(|problem| problem.to_string().contains(part)), "{text:?}: {problems:?}");

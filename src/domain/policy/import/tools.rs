@@ -165,7 +165,9 @@ impl Reader<'_> {
     fn name(&mut self, item: &Json) -> Option<Identifier> {
         let what = match given(item, "name") {
             // In a policy, `*` is a wildcard: no action can have it in its name.
-            Some(Json::String(name)) if name.contains('*') => format!("{} has a `*`, which policies read as a wildcard", shown(name)),
+            Some(Json::String(name)) if name.contains('*') => {
+                format!("{} has a `*`, which policies read as a wildcard", shown(name))
+            }
             Some(Json::String(name)) => match Identifier::parse(name) {
                 Ok(name) => return Some(name),
                 Err(problem) => format!("{} cannot name an action: {problem}", shown(name)),
