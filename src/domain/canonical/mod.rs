@@ -142,4 +142,6 @@ pub fn canonicalise_bytes(bytes: &[u8], limits: Limits) -> Result<String, Refusa
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -205,7 +205,7 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
 
 fn facts_of(call: &PolicyCall<'_>, action: ActionView<'_>) -> Facts {
     Facts::new(FactsInput {
-        args: call.arguments,
+        args: call.arguments.value(),
         principal: call.principal.as_str(),
         agent: call.agent.as_str(),
         conversation: call.conversation.map(|conversation| conversation.as_str()),

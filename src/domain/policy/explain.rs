@@ -6,6 +6,7 @@ use super::evaluate::Ruling;
 use super::model::{Accounts, Connector};
 use crate::domain::decision::{Check, CheckOutcome, Effect, MatchedRule, PolicyReason};
 use crate::domain::scope::Scope;
+use crate::domain::text::{LineBreaks, neutralise};
 
 /// Number of the check that asks for confirmation.
 pub(super) const CONFIRMATION: u32 = 12;
@@ -286,5 +287,5 @@ fn counted(ruling: &Ruling<'_>) -> &'static str {
 
 /// A name as it may be shown.
 fn named(name: &str) -> String {
-    format!("\"{name}\"")
+    format!("\"{}\"", neutralise(name, LineBreaks::Escape).text)
 }

@@ -34,7 +34,7 @@ pub use model::CatalogEntry;
 pub use problem::Problem;
 pub use yaml::FILE_BYTES;
 
-use super::json::Json;
+use super::arguments::Arguments;
 use super::requirement::Groups;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -68,8 +68,8 @@ pub struct PolicyCall<'a> {
     pub account: Option<&'a Identifier>,
     /// The operation.
     pub action: &'a Identifier,
-    /// The arguments.
-    pub arguments: &'a Json,
+    /// The arguments; their value is read only if a rule asks for it.
+    pub arguments: &'a Arguments,
     /// The digest of the tool's definition as the agent sees it: `td1:` and 64 hex digits.
     pub tool_definition_digest: Option<&'a str>,
     /// The store's time.

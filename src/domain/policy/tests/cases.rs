@@ -1,8 +1,8 @@
 //! Runs `tests/cases/policy/*.json` (a policy, a call, the wanted answer) and `tests/cases/policy_problems/*.json` (a
 //! policy, the wanted problems). A new rule needs a file there and no Rust. A text may be given as a list of its lines.
 
+use crate::domain::arguments::Arguments;
 use crate::domain::decision::{Decision, PolicyAnswer};
-use crate::domain::json::Json;
 use crate::domain::policy::{CatalogPath, Policy, PolicyCall, Problem, SourceFile};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -92,7 +92,7 @@ pub(super) struct OwnedCall {
     connector: Identifier,
     account: Option<Identifier>,
     action: Identifier,
-    arguments: Json,
+    arguments: Arguments,
     tool_definition_digest: Option<String>,
     now: Timestamp,
 }
@@ -116,6 +116,12 @@ impl OwnedCall {
         }
         let given = |key: &str| call[key].as_str().map(|text| Identifier::parse(text).unwrap());
         let or = |key: &str, default: &str| given(key).unwrap_or_else(|| Identifier::parse(default).unwrap());
+        // Arguments given as a text keep spellings that JSON values would lose.
+        let text = match &call["arguments"] {
+            Value::Null => "{}".to_owned(),
+            Value::String(text) => text.clone(),
+            arguments => arguments.to_string(),
+        };
         Self {
             principal: or("principal", "olga"),
             agent: or("agent", "assistant"),
@@ -123,7 +129,7 @@ impl OwnedCall {
             connector: or("connector", "mail"),
             account: given("account"),
             action: or("action", "SEND"),
-            arguments: arguments(call.get("arguments").unwrap_or(&json!({}))),
+            arguments: Arguments::parse(&text, 256 * 1024).unwrap(),
             tool_definition_digest: call["tool_definition_digest"].as_str().map(str::to_owned),
             now: Timestamp::from_micros(call["now_micros"].as_i64().unwrap_or(NOW)),
         }
@@ -142,10 +148,6 @@ impl OwnedCall {
             now: self.now,
         }
     }
-}
-
-fn arguments(_: &Value) -> Json {
-    Json::Object(Vec::new())
 }
 
 /// The answer as cases name it.
