@@ -2,4 +2,5 @@
 
 pub mod cli;
 pub mod domain;
+pub mod policy_files;
 pub mod proto;

@@ -5,6 +5,7 @@ use super::model::CatalogEntry;
 use super::problem::{Path, Problem, shown};
 use super::reader::{Reader, in_ticks};
 use super::yaml::{self, Node, Place};
+use crate::domain::fingerprint::DefinitionDigest;
 use crate::domain::scope::Scope;
 use std::collections::BTreeMap;
 
@@ -85,7 +86,8 @@ pub(super) fn read_version(reader: &mut Reader, file: Place, version: Option<&No
         None => reader.problem(file, &Path::Root, format!("lacks `version: {wanted}`")),
         Some(node) => match reader.text(node, &path) {
             Some(text) if text != wanted => {
-                reader.problem(node.at, &path, format!("must be `{wanted}`, not {}", shown(text)));
+                let hint = if text == CATALOG_VERSION { "; a catalog belongs into a subfolder" } else { "" };
+                reader.problem(node.at, &path, format!("must be `{wanted}`, not {}{hint}", shown(text)));
             }
             Some(_) | None => {}
         },
@@ -132,8 +134,7 @@ pub(super) fn read_entry(
 
 fn read_definition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<String> {
     let text = reader.text(node, path)?;
-    let lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let good = text.strip_prefix("td1:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(lower_hex));
+    let good = DefinitionDigest::parse(text).is_ok();
     if !good {
         reader.problem(node.at, path, format!("must be `td1:` and 64 lower-case hex digits, not {}", shown(text)));
     }

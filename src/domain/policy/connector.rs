@@ -6,7 +6,8 @@ use super::model::{Accounts, Action, CatalogEntry, ConfirmMode, Connector, Defau
 use super::problem::{Path, Problem, shown};
 use super::reader::Reader;
 use super::rules::{Empty, FirstUse, RuleContext, read_patterns, read_rules};
-use super::yaml::{Node, Value};
+use super::warnings;
+use super::yaml::{Node, Place, Value};
 use crate::domain::requirement::Groups;
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub(super) struct ConnectorContext<'a, 'r> {
     /// Catalogs that were read already; none for one that could not be.
     pub(super) catalogs: &'a mut BTreeMap<CatalogPath, Option<Catalog>>,
     pub(super) catalog_problems: &'a mut Vec<Problem>,
+    pub(super) warnings: &'a mut Vec<Problem>,
     pub(super) read_catalog: &'a mut ReadCatalog<'r>,
 }
 
@@ -78,12 +80,15 @@ pub(super) fn read_connector(
     };
     let times = TimeNodes { decide_within, use_within, report_within }.read(reader, path, context.defaults.times);
     let own = actions.map(|node| read_actions(reader, node, &path.key("actions"), times)).unwrap_or_default();
-    let catalog = catalog.and_then(|node| read_catalog(reader, context, node, &path.key("catalog"), &own));
+    let catalog = catalog.and_then(|node| read_catalog(reader, context, node, &path.key("catalog")));
+    if let Some(catalog) = catalog.as_ref().filter(|catalog| catalog.pin_definitions) {
+        check_pins(reader, context, catalog, &own, &path.key("actions"));
+    }
     let mut rule_context = RuleContext { file: context.file, groups: context.groups, names: context.rule_names };
     let rules = rules.map(|node| read_rules(reader, &mut rule_context, node, &path.key("rules"))).unwrap_or_default();
     let pin_definitions = catalog.as_ref().is_some_and(|catalog| catalog.pin_definitions);
     let actions = merge(own, catalog, times, &rules);
-    Some(Connector {
+    let connector = Connector {
         enabled: enabled?,
         agents: agents?,
         accounts: accounts?,
@@ -94,7 +99,9 @@ pub(super) fn read_connector(
         pin_definitions,
         actions,
         rules,
-    })
+    };
+    context.warnings.extend(warnings::of(context.file, path, &connector));
+    Some(connector)
 }
 
 fn read_accounts(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Accounts> {
@@ -110,8 +117,14 @@ fn read_accounts(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Ac
     }
 }
 
-/// The policy's own entries, with the place of each.
-type OwnActions = BTreeMap<String, (CatalogEntry, Times)>;
+/// The policy's own entries by name.
+type OwnActions = BTreeMap<String, OwnAction>;
+
+struct OwnAction {
+    entry: CatalogEntry,
+    times: Times,
+    at: Place,
+}
 
 fn read_actions(reader: &mut Reader, node: &Node, path: &Path<'_>, outer: Times) -> OwnActions {
     const KEYS: [&str; 7] = ["scope", "curated", "tags", "definition", "decide_within", "use_within", "report_within"];
@@ -127,7 +140,7 @@ fn read_actions(reader: &mut Reader, node: &Node, path: &Path<'_>, outer: Times)
         let entry = read_entry(reader, member.at, &path, EntryNodes { scope, curated, tags, definition });
         let times = TimeNodes { decide_within, use_within, report_within }.read(reader, &path, outer);
         if let (Some(name), Some(entry)) = (name, entry) {
-            actions.insert(name.as_str().to_owned(), (entry, times));
+            actions.insert(name.as_str().to_owned(), OwnAction { entry, times, at: member.at });
         }
     }
     actions
@@ -135,6 +148,7 @@ fn read_actions(reader: &mut Reader, node: &Node, path: &Path<'_>, outer: Times)
 
 /// A catalog as a connector uses it.
 struct UsedCatalog {
+    path: CatalogPath,
     catalog: Catalog,
     pin_definitions: bool,
     trust_annotations: bool,
@@ -145,7 +159,6 @@ fn read_catalog(
     context: &mut ConnectorContext<'_, '_>,
     node: &Node,
     path: &Path<'_>,
-    own: &OwnActions,
 ) -> Option<UsedCatalog> {
     let [file, pin_definitions, trust_annotations] =
         reader.fields(node, path, ["file", "pin_definitions", "trust_annotations"])?;
@@ -180,28 +193,24 @@ fn read_catalog(
         context.catalogs.insert(catalog_path.clone(), catalog);
     }
     let catalog = context.catalogs.get(&catalog_path)?.clone()?;
-    let used = UsedCatalog { catalog, pin_definitions: pin_definitions?, trust_annotations: trust_annotations? };
-    if used.pin_definitions {
-        check_pins(reader, context, &catalog_path, &used.catalog, node, &path, own);
-    }
-    Some(used)
+    let (pin_definitions, trust_annotations) = (pin_definitions?, trust_annotations?);
+    Some(UsedCatalog { path: catalog_path, catalog, pin_definitions, trust_annotations })
 }
 
 /// Under `pin_definitions` every entry needs a digest to compare with, also one of the policy's own.
 fn check_pins(
     reader: &mut Reader,
     context: &mut ConnectorContext<'_, '_>,
-    catalog_path: &CatalogPath,
-    catalog: &Catalog,
-    node: &Node,
-    path: &Path<'_>,
+    used: &UsedCatalog,
     own: &OwnActions,
+    path: &Path<'_>,
 ) {
     const MESSAGE: &str = "lacks `definition`, which `pin_definitions` compares calls with";
-    for (name, listed) in &catalog.actions {
-        if listed.entry.definition.is_none() && !own.contains_key(name) {
+    let without = |entry: &CatalogEntry| entry.definition.is_none();
+    for (name, listed) in &used.catalog.actions {
+        if without(&listed.entry) && !own.contains_key(name) {
             context.catalog_problems.push(Problem {
-                file: catalog_path.display_name(),
+                file: used.path.display_name(),
                 line: listed.line,
                 column: listed.column,
                 key: Path::Root.key("actions").key(name).to_string(),
@@ -209,10 +218,8 @@ fn check_pins(
             });
         }
     }
-    for (name, (entry, _)) in own {
-        if entry.definition.is_none() {
-            reader.problem(node.at, path, format!("the action {} {MESSAGE}", shown(name)));
-        }
+    for (name, action) in own.iter().filter(|(_, action)| without(&action.entry)) {
+        reader.problem(action.at, &path.key(name), MESSAGE);
     }
 }
 
@@ -241,13 +248,13 @@ impl CatalogPath {
 /// All actions of a connector: the policy's own entries replace the catalog's of the same name whole.
 fn merge(own: OwnActions, catalog: Option<UsedCatalog>, times: Times, rules: &[Rule]) -> BTreeMap<String, Action> {
     let mut actions: BTreeMap<String, Action> = BTreeMap::new();
-    if let Some(UsedCatalog { catalog, pin_definitions, trust_annotations }) = catalog {
+    if let Some(UsedCatalog { catalog, pin_definitions, trust_annotations, .. }) = catalog {
         for (name, listed) in catalog.actions {
             let entry = CatalogEntry { curated: listed.entry.curated || trust_annotations, ..listed.entry };
             actions.insert(name, Action { entry, times, pinned: pin_definitions, rules: Vec::new() });
         }
     }
-    for (name, (entry, times)) in own {
+    for (name, OwnAction { entry, times, .. }) in own {
         // A digest in the policy itself has no other meaning than to be compared with.
         let pinned = entry.definition.is_some();
         actions.insert(name, Action { entry, times, pinned, rules: Vec::new() });

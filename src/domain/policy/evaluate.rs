@@ -8,6 +8,7 @@ use super::{Policy, PolicyCall};
 use crate::domain::decision::{Decision, MatchedRule, PolicyAnswer, PolicyReason};
 use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
+use crate::domain::text::Identifier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -179,7 +180,7 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
     let mut facts = None;
     let mut matching = Vec::new();
     let mut take = |rule: &'p Rule| {
-        let Some(condition) = &rule.when else {
+        let Some(expression) = &rule.when else {
             matching.push(Matched { rule, error: None });
             return;
         };
@@ -187,7 +188,7 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
         // A rule must never be skipped because the library that evaluates it gave up.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let facts = facts.get_or_insert_with(|| facts_of(call, action));
-            condition.expression.matches(facts)
+            expression.matches(facts)
         }));
         match outcome {
             Ok(Ok(false)) => {}
@@ -203,13 +204,13 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
     matching
 }
 
-fn facts_of(call: &PolicyCall<'_>, action: ActionView<'_>) -> Facts {
+fn facts_of<'a>(call: &PolicyCall<'a>, action: ActionView<'a>) -> Facts<'a> {
     Facts::new(FactsInput {
         args: call.arguments.value(),
         principal: call.principal.as_str(),
         agent: call.agent.as_str(),
-        conversation: call.conversation.map(|conversation| conversation.as_str()),
-        account: call.account.map(|account| account.as_str()),
+        conversation: call.conversation.map_or("", Identifier::as_str),
+        account: call.account.map_or("", Identifier::as_str),
         action: call.action.as_str(),
         scope: action.counted.as_str(),
         tags: action.tags,

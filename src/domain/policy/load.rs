@@ -66,6 +66,7 @@ impl Policy {
 #[derive(Default)]
 struct Loader {
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     defaults: Defaults,
     defaults_at: Option<FirstUse>,
     groups: BTreeMap<Identifier, BTreeSet<Identifier>>,
@@ -191,6 +192,7 @@ impl Loader {
                 rule_names: &mut self.rule_names,
                 catalogs: &mut self.catalogs,
                 catalog_problems: &mut self.problems,
+                warnings: &mut self.warnings,
                 read_catalog,
             };
             let connector = read_connector(&mut reader, &mut context, &member.node, &path);
@@ -208,10 +210,21 @@ impl Loader {
             self.problems.dedup();
             return Err(self.problems);
         }
+        if self.connectors.is_empty() {
+            self.warnings.push(Problem::of_file("", "the policy has no connectors, so every call is denied"));
+        }
         let revision = revision::of(&self.defaults, &groups, &self.connectors);
         let files = files.iter().map(|file| file.path.clone()).collect();
         let catalogs = self.catalogs.into_keys().collect();
-        Ok(Policy { revision, defaults: self.defaults, groups, connectors: self.connectors, files, catalogs })
+        Ok(Policy {
+            revision,
+            defaults: self.defaults,
+            groups,
+            connectors: self.connectors,
+            files,
+            catalogs,
+            warnings: self.warnings,
+        })
     }
 }
 

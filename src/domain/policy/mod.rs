@@ -23,6 +23,7 @@ mod problem;
 mod reader;
 mod revision;
 mod rules;
+mod warnings;
 mod yaml;
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub struct Policy {
     connectors: BTreeMap<String, Connector>,
     files: Vec<String>,
     catalogs: Vec<CatalogPath>,
+    warnings: Vec<Problem>,
 }
 
 /// One call to be decided: what the enforcing process says of it.
@@ -133,6 +135,11 @@ impl Policy {
     /// The catalogs that it was loaded with.
     pub fn catalogs(&self) -> &[CatalogPath] {
         &self.catalogs
+    }
+
+    /// What is allowed in a policy and yet hardly meant, such as a rule that no action can ever meet.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 
     /// What is listed for an action, if it is.

@@ -2,6 +2,7 @@
 
 use super::expression::Expression;
 use super::pattern::Pattern;
+use super::yaml::Place;
 use crate::domain::decision::Effect;
 use crate::domain::requirement::Clause;
 use crate::domain::scope::Scope;
@@ -120,11 +121,13 @@ pub(super) struct Action {
 /// One rule of a connector.
 #[derive(Debug)]
 pub(super) struct Rule {
+    /// Where it stands, for warnings.
+    pub(super) at: Place,
     pub(super) name: String,
     /// None: all actions.
     pub(super) actions: Option<Vec<Pattern>>,
     /// None: always.
-    pub(super) when: Option<Condition>,
+    pub(super) when: Option<Expression>,
     pub(super) effect: RuleEffect,
 }
 
@@ -132,13 +135,6 @@ impl Rule {
     pub(super) fn applies_to(&self, action: &str) -> bool {
         self.actions.as_ref().is_none_or(|patterns| super::pattern::any_matches(patterns, action))
     }
-}
-
-/// An expression with the text that it was compiled from.
-#[derive(Debug)]
-pub(super) struct Condition {
-    pub(super) text: String,
-    pub(super) expression: Expression,
 }
 
 /// What a rule does when it matches.

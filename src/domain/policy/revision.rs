@@ -106,7 +106,7 @@ impl Encoder {
         self.list(&connector.rules, |encoder, rule| {
             encoder.text(&rule.name);
             encoder.option(rule.actions.as_deref(), Self::patterns);
-            encoder.option(rule.when.as_ref(), |encoder, when| encoder.text(&when.text));
+            encoder.option(rule.when.as_ref(), |encoder, when| encoder.text(when.source()));
             encoder.effect(&rule.effect);
         });
     }

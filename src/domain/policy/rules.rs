@@ -1,7 +1,7 @@
 //! Reads a connector's rules.
 
 use super::expression::Expression;
-use super::model::{Ask, Condition, Rule, RuleEffect};
+use super::model::{Ask, Rule, RuleEffect};
 use super::pattern::Pattern;
 use super::problem::{Path, nearest, shown};
 use super::reader::Reader;
@@ -104,7 +104,7 @@ fn read_rule(reader: &mut Reader, context: &mut RuleContext<'_>, node: &Node, pa
             RuleEffect::Confirm(Ask { clauses, exclude_requester, decide_within, use_within })
         }
     };
-    Some(Rule { name: name?, actions: transpose(actions)?, when: transpose(when)?, effect })
+    Some(Rule { at: node.at, name: name?, actions: transpose(actions)?, when: transpose(when)?, effect })
 }
 
 /// An omitted value stays omitted; one that could not be read makes the whole unreadable.
@@ -165,10 +165,10 @@ pub(super) fn read_patterns(reader: &mut Reader, node: &Node, path: &Path<'_>, e
     Some(patterns)
 }
 
-fn read_condition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Condition> {
+fn read_condition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Expression> {
     let text = reader.text(node, path)?;
     match Expression::compile(text) {
-        Ok(expression) => Some(Condition { text: text.to_owned(), expression }),
+        Ok(expression) => Some(expression),
         Err(problem) => {
             reader.problem(node.at, path, format!("does not compile: {problem}"));
             None

@@ -1,0 +1,38 @@
+//! What an expression may cost. None of this is configurable: whoever needs more needs another rule.
+
+/// Bytes of one expression. A person has to be able to read it.
+pub const MAX_SOURCE_BYTES: usize = 4 * 1024;
+
+/// Tokens of one expression, counted before the parser sees the text.
+pub const MAX_TOKENS: usize = 2_048;
+
+/// Brackets of any kind within each other, counted before the parser sees the text: the parser's stack grows with them.
+pub const MAX_BRACKETS: usize = 32;
+
+/// Nodes of the checked expression. An allow-list of some hundred entries fits.
+pub const MAX_NODES: usize = 1_024;
+
+/// Levels of the checked expression. Evaluation recurses, on the stack of whoever asks.
+pub const MAX_DEPTH: usize = 64;
+
+/// Elements of a list, or members of a map, that a comprehension goes through, and of a list that an expression builds.
+pub const MAX_ELEMENTS: usize = 1_000;
+
+/// Bytes of a string that an expression builds: as much as the arguments may have altogether.
+pub const MAX_BUILT_BYTES: usize = 256 * 1024;
+
+/// Steps of one evaluation: about one for each node evaluated, each 64 bytes of text looked at or copied, each 8 bytes
+/// given to a regular expression, each 32 members searched. That is a few milliseconds at the very worst.
+pub const MAX_STEPS: u64 = 250_000;
+
+/// Bytes of a compiled regular expression: the time to match grows with it.
+pub const MAX_PATTERN_BYTES: usize = 256 * 1024;
+
+/// Groups of a regular expression within each other.
+pub const MAX_PATTERN_NESTING: u32 = 32;
+
+/// Stack of the thread that parses. Only what is touched is ever taken from the machine.
+pub const PARSER_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Calls of the parser within each other, as the parser itself counts them.
+pub const MAX_PARSER_DEPTH: u16 = 96;

@@ -1,0 +1,1 @@
+//! What the hostile get: an answer, and soon.

@@ -1,0 +1,255 @@
+//! Reads a policy from the file system: one file, or a folder with its `*.yaml`, and the catalogs that they name.
+//!
+//! A folder is read as container platforms mount configuration: its files may be symbolic links, and names that begin with
+//! a dot (`..data` and the folders behind it) are passed over. Subfolders are not read, but catalogs may stand there.
+
+use crate::domain::policy::{CatalogPath, FILE_BYTES, FILES, Policy, Problem, SourceFile};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Why there is no policy: every problem of every file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyLoadError {
+    /// Never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for PolicyLoadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let many = if self.problems.len() == 1 { "a problem" } else { "problems" };
+        write!(formatter, "the policy has {many}:")?;
+        self.problems.iter().try_for_each(|problem| write!(formatter, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for PolicyLoadError {}
+
+/// Loads the policy at `path`.
+///
+/// # Errors
+///
+/// What cannot be read, else every problem of what was read. A folder without any `*.yaml` is an error, and so is one with
+/// a `*.yml`: it would be passed over, and with it perhaps a rule that denies.
+pub fn load_policy(path: &Path) -> Result<Policy, PolicyLoadError> {
+    let read = if path.is_dir() { read_folder(path) } else { read_file(path).map(|file| vec![file]) };
+    let files = read.map_err(|problems| PolicyLoadError { problems })?;
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    let mut read_catalog =
+        |catalog: &CatalogPath| read_text(&folder.join(&catalog.file)).map_err(|problem| problem.to_string());
+    Policy::load(&files, &mut read_catalog).map_err(|problems| PolicyLoadError { problems })
+}
+
+fn read_file(path: &Path) -> Result<SourceFile, Vec<Problem>> {
+    let shown = path.display().to_string();
+    match read_text(path) {
+        Ok(text) => Ok(SourceFile { path: shown, text }),
+        Err(why) => Err(vec![Problem::of_file(&shown, why.to_string())]),
+    }
+}
+
+/// The folder's own files, by name.
+fn read_folder(folder: &Path) -> Result<Vec<SourceFile>, Vec<Problem>> {
+    let problem = |path: &Path, message: String| Problem::of_file(&path.display().to_string(), message);
+    let unreadable = |error: io::Error| vec![problem(folder, Unread::Io(error).to_string())];
+    let mut paths = Vec::new();
+    let mut problems = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) || path.is_dir() {
+            continue;
+        }
+        match path.extension().and_then(OsStr::to_str) {
+            Some("yaml") => paths.push(path),
+            Some("yml") => problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned())),
+            Some(_) | None => {}
+        }
+    }
+    if paths.is_empty() && problems.is_empty() {
+        problems.push(problem(folder, "has no `*.yaml`".to_owned()));
+    }
+    if paths.len() > FILES {
+        problems.push(problem(folder, format!("has {} files `*.yaml`; at most {FILES} are read", paths.len())));
+        paths.clear();
+    }
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        match read_file(&path) {
+            Ok(file) => files.push(file),
+            Err(mut more) => problems.append(&mut more),
+        }
+    }
+    if problems.is_empty() { Ok(files) } else { Err(problems) }
+}
+
+/// Why a file was not read, as the end of a sentence that begins with its name.
+enum Unread {
+    Io(io::Error),
+    Special,
+    TooLarge,
+    NoText,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) if error.kind() == io::ErrorKind::NotFound => formatter.write_str("does not exist"),
+            Self::Io(error) => write!(formatter, "cannot be read: {error}"),
+            Self::Special => formatter.write_str("is no regular file"),
+            Self::TooLarge => write!(formatter, "is larger than {FILE_BYTES} bytes"),
+            Self::NoText => formatter.write_str("is no UTF-8 text"),
+        }
+    }
+}
+
+/// A file's text, with no more of it in memory than a policy file may have.
+fn read_text(path: &Path) -> Result<String, Unread> {
+    // Asked before it is opened: opening a pipe would wait for somebody to write.
+    if !fs::metadata(path).map_err(Unread::Io)?.is_file() {
+        return Err(Unread::Special);
+    }
+    let limit = FILE_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(Unread::Io)?;
+    if bytes.len() > FILE_BYTES {
+        return Err(Unread::TooLarge);
+    }
+    String::from_utf8(bytes).map_err(|_| Unread::NoText)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const EMPTY: &str = "version: countersign.policy/v1\n";
+
+    /// A folder of its own, removed at the end of the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("countersign-policy-files-{name}-{}", std::process::id()));
+            _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+            self
+        }
+
+        fn load(&self) -> Result<Policy, Vec<String>> {
+            load(&self.0, &self.0)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Loads `path`; problems without the folder's own path.
+    fn load(path: &Path, folder: &Path) -> Result<Policy, Vec<String>> {
+        let prefix = format!("{}/", folder.display());
+        load_policy(path)
+            .map_err(|error| error.problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect())
+    }
+
+    fn connector(name: &str) -> String {
+        format!("{EMPTY}connectors: {{ {name}: {{}} }}\n")
+    }
+
+    fn names(policy: &Policy) -> Vec<String> {
+        policy.connectors().map(|connector| connector.name).collect()
+    }
+
+    #[test]
+    fn a_folder_is_its_own_yaml_files_in_the_order_of_their_names() {
+        let folder = Folder::new("own");
+        folder.write("b.yaml", connector("b")).write("a.yaml", connector("a")).write("README.md", "no policy");
+        folder.write("sub/c.yaml", connector("c")).write(".hidden.yaml", "nonsense").write("d.yaml/e.yaml", "nonsense");
+        let policy = folder.load().unwrap();
+        assert_eq!(names(&policy), ["a", "b"]);
+        let files: Vec<&str> = policy.files().iter().map(|file| file.rsplit('/').next().unwrap()).collect();
+        assert_eq!(files, ["a.yaml", "b.yaml"]);
+    }
+
+    #[test]
+    fn a_folder_mounted_through_links_is_read_and_a_swap_is_seen() {
+        let folder = Folder::new("mount");
+        folder.write("..one/p.yaml", connector("one")).write("..two/p.yaml", connector("two"));
+        let data = folder.0.join("..data");
+        symlink("..one", &data).unwrap();
+        symlink("..data/p.yaml", folder.0.join("p.yaml")).unwrap();
+        assert_eq!(names(&folder.load().unwrap()), ["one"]);
+        symlink("..two", folder.0.join("..next")).unwrap();
+        fs::rename(folder.0.join("..next"), &data).unwrap();
+        assert_eq!(names(&folder.load().unwrap()), ["two"]);
+    }
+
+    #[test]
+    fn catalogs_are_read_relative_to_the_policy_file() {
+        let folder = Folder::new("catalogs");
+        folder.write("p.yaml", format!("{EMPTY}connectors: {{ hub: {{ catalog: {{ file: catalogs/hub.yaml }} }} }}\n"));
+        assert_eq!(
+            folder.load().unwrap_err(),
+            ["p.yaml:2:39: connectors.hub.catalog.file: the catalog \"catalogs/hub.yaml\" does not exist"]
+        );
+        folder.write("catalogs/hub.yaml", "version: countersign.catalog/v1\nactions: { LIST: { scope: raed } }\n");
+        let problems = [
+            "catalogs/hub.yaml:2:12: actions.LIST: lacks `curated`: `true` once a person has reviewed this entry, else `false`",
+            "catalogs/hub.yaml:2:27: actions.LIST.scope: must be one of `read`, `write`, `admin`, not \"raed\"",
+        ];
+        assert_eq!(folder.load().unwrap_err(), problems);
+        let catalog = "version: countersign.catalog/v1\nactions: { LIST: { scope: read, curated: true } }\n";
+        folder.write("catalogs/hub.yaml", catalog);
+        for path in [folder.0.clone(), folder.0.join("p.yaml")] {
+            let policy = load(&path, &folder.0).unwrap();
+            assert!(policy.entry("hub", "LIST").is_some());
+            assert_eq!(policy.catalogs().len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = Folder::new("unread");
+        assert_eq!(load(&folder.0.join("none.yaml"), &folder.0).unwrap_err(), ["none.yaml: does not exist"]);
+        folder
+            .write("large.yaml", vec![b'#'; FILE_BYTES + 1])
+            .write("latin.yaml", b"version: \xe9\n")
+            .write("q.yml", "");
+        symlink("nowhere", folder.0.join("dangling.yaml")).unwrap();
+        let mut problems = folder.load().unwrap_err();
+        problems.sort();
+        assert_eq!(
+            problems,
+            [
+                "dangling.yaml: does not exist",
+                "large.yaml: is larger than 1048576 bytes",
+                "latin.yaml: is no UTF-8 text",
+                "q.yml: is not read: rename it to end in `.yaml`",
+            ]
+        );
+        assert_eq!(load(Path::new("/dev/null"), Path::new("/")).unwrap_err(), ["/dev/null: is no regular file"]);
+    }
+
+    #[test]
+    fn a_folder_without_a_policy_is_an_error() {
+        let folder = Folder::new("empty");
+        let error = load_policy(&folder.0).unwrap_err();
+        assert!(error.to_string().contains("has no `*.yaml`"), "{error}");
+        for number in 0..=FILES {
+            folder.write(&format!("{number}.yaml"), EMPTY);
+        }
+        let error = load_policy(&folder.0).unwrap_err();
+        assert!(error.to_string().contains("at most 256"), "{error}");
+    }
+}
