@@ -15,6 +15,7 @@ mod connector;
 mod evaluate;
 mod explain;
 pub mod expression;
+pub mod import;
 mod load;
 mod model;
 mod pattern;
