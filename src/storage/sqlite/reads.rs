@@ -1,0 +1,279 @@
+//! The statements that read. Each function runs within what its caller began: one statement is consistent by itself, more
+//! than one stand in a transaction.
+
+use super::rows::{self, subject_columns};
+use super::time::StoreTime;
+use crate::domain::approval::{Approval, StateName};
+use crate::domain::audit::AuditRecord;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::Execution;
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, StoreError, StoredKey};
+use sqlx::{Row as _, SqliteConnection, query};
+use std::collections::BTreeSet;
+
+/// The columns of an approval with its decisions, gathered in the same statement and so of the same instant.
+macro_rules! approval_columns {
+    () => {
+        concat!(
+            "id, version, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
+             create_time, decide_by, ",
+            subject_columns!(),
+            ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, \
+             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, \
+             agent_note, omissions, preview_json, \
+             (SELECT json_group_array(json_object('person', d.person, 'groups', d.groups, 'as_owner', d.as_owner, \
+             'verdict', d.verdict, 'reason', d.reason, 'caller', d.caller, 'decide_time', d.decide_time) \
+             ORDER BY d.sequence) FROM approval_decisions d WHERE d.approval_id = approvals.id) AS decisions"
+        )
+    };
+}
+
+macro_rules! execution_columns {
+    () => {
+        concat!(
+            "id, version, state, report_time, reported_by, remote_reference, error_code, detail, duration_us, start_time, \
+             report_by, approval_id, caller, attempt_id, idempotency_key, retry_of, policy_revision, ",
+            subject_columns!(),
+            ", connection, labels"
+        )
+    };
+}
+
+macro_rules! select_audit {
+    ($condition:literal) => {
+        concat!(
+            "SELECT position, id, time, kind, caller, principal, agent, conversation, connector, account, action, \
+             approval_id, execution_id, fingerprint, policy_revision, person, decision, reason, labels \
+             FROM audit_records WHERE ",
+            $condition,
+            " AND position < $4 ORDER BY position DESC LIMIT $5"
+        )
+    };
+}
+
+pub(super) use approval_columns;
+
+/// Touches the database, and in a transaction fixes what is seen in it.
+pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
+const APPROVAL: &str = concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = $1");
+const APPROVALS: &str =
+    concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id IN (SELECT value FROM json_each($1))");
+const EARLIER: &str = concat!(
+    "SELECT request_ids.digest AS request_digest, ",
+    "request_ids.approval_id AS approval_id FROM request_ids \
+     WHERE caller = $1 AND principal = $2 AND agent = $3 AND request_id = $4"
+);
+/// One page of what one person or group sees, of one state that does not change with time.
+const AUDIENCE_FINAL: &str = "SELECT create_time, approval_id FROM approval_audience
+    WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
+    ORDER BY create_time DESC, approval_id DESC LIMIT $6";
+/// The same of pending or approved ones, whose deadline says what they are at the store's time.
+const AUDIENCE_OPEN: &str = "SELECT audience.create_time AS create_time, audience.approval_id AS approval_id
+    FROM approval_audience audience CROSS JOIN approvals ON approvals.id = audience.approval_id
+    WHERE audience.kind = $1 AND audience.name = $2 AND audience.state = $3
+        AND (audience.create_time, audience.approval_id) < ($4, $5)
+        AND approvals.open_until BETWEEN $7 AND $8
+    ORDER BY audience.create_time DESC, audience.approval_id DESC LIMIT $6";
+const EXECUTION: &str = concat!("SELECT ", execution_columns!(), " FROM executions WHERE id = $1");
+const ATTEMPT: &str = concat!(
+    "SELECT ",
+    execution_columns!(),
+    " FROM executions WHERE caller = $1 AND principal = $2 AND agent = $3 AND attempt_id = $4"
+);
+const AUDIT: &str = select_audit!("($1 IS NULL AND $2 IS NULL AND $3 IS NULL)");
+const AUDIT_OF_APPROVAL: &str =
+    select_audit!("approval_id = $1 AND ($2 IS NULL OR execution_id = $2) AND ($3 IS NULL OR principal = $3)");
+const AUDIT_OF_EXECUTION: &str =
+    select_audit!("($1 IS NULL OR approval_id = $1) AND execution_id = $2 AND ($3 IS NULL OR principal = $3)");
+const AUDIT_OF_PRINCIPAL: &str =
+    select_audit!("($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND principal = $3");
+const KEYS: &str = "SELECT id, check_value FROM keys ORDER BY create_time, id";
+
+/// Every statement of this file, for the test that looks at how each is run.
+#[cfg(test)]
+pub(super) const ALL: [&str; 14] = [
+    SNAPSHOT,
+    APPROVAL,
+    APPROVALS,
+    EARLIER,
+    AUDIENCE_FINAL,
+    AUDIENCE_OPEN,
+    EXECUTION,
+    ATTEMPT,
+    AUDIT,
+    AUDIT_OF_APPROVAL,
+    AUDIT_OF_EXECUTION,
+    AUDIT_OF_PRINCIPAL,
+    KEYS,
+    super::open::NEWEST,
+];
+
+pub(super) async fn touch(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    query(SNAPSHOT).fetch_one(connection).await?;
+    Ok(())
+}
+
+pub(super) async fn approval(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+) -> Result<Option<Approval>, StoreError> {
+    let row = query(APPROVAL).bind(id.to_string()).fetch_optional(connection).await?;
+    row.as_ref().map(rows::approval).transpose()
+}
+
+pub(super) async fn earlier_request(
+    connection: &mut SqliteConnection,
+    caller: &Identifier,
+    principal: &Identifier,
+    agent: &Identifier,
+    id: &Identifier,
+) -> Result<Option<EarlierRequest>, StoreError> {
+    let row = query(EARLIER)
+        .bind(rows::text(caller))
+        .bind(rows::text(principal))
+        .bind(rows::text(agent))
+        .bind(rows::text(id))
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let corrupt = || StoreError::Corrupt { table: "request_ids", id: id.as_str().to_owned() };
+    let digest: String = row.try_get("request_digest").map_err(|_| corrupt())?;
+    let approval_id: &str = row.try_get("approval_id").map_err(|_| corrupt())?;
+    let approval_id = ApprovalId::parse(approval_id).ok_or_else(corrupt)?;
+    // The foreign key keeps it for as long as this row.
+    let approval = approval(connection, approval_id).await?.ok_or_else(corrupt)?;
+    Ok(Some(EarlierRequest { digest, approval }))
+}
+
+pub(super) async fn approvals(
+    connection: &mut SqliteConnection,
+    wanted: &ApprovalQuery,
+    time: &StoreTime,
+) -> Result<Loaded<Vec<Approval>>, StoreError> {
+    // The time is read after what is seen is fixed, so that no row in it is of later.
+    touch(connection).await?;
+    let now = time.now();
+    let mut page: BTreeSet<(Timestamp, ApprovalId)> = BTreeSet::new();
+    let person = std::iter::once(("person", &wanted.person));
+    let groups: BTreeSet<&Identifier> = wanted.groups.iter().collect();
+    for (kind, name) in person.chain(groups.into_iter().map(|group| ("group", group))) {
+        for state in StateName::ALL {
+            page.extend(audience_page(connection, wanted, (kind, name), state, now).await?);
+        }
+    }
+    let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
+    let ids: Vec<String> = page.iter().rev().take(limit).map(|(_, id)| id.to_string()).collect();
+    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
+    let mut approvals = rows.iter().map(rows::approval).collect::<Result<Vec<_>, _>>()?;
+    approvals.sort_by_key(|approval| std::cmp::Reverse((approval.create_time, approval.id)));
+    Ok(Loaded { row: approvals, now })
+}
+
+/// The newest of what one person or group sees that stands in the table as `state` and is wanted at `now`.
+async fn audience_page(
+    connection: &mut SqliteConnection,
+    wanted: &ApprovalQuery,
+    (kind, name): (&'static str, &Identifier),
+    state: StateName,
+    now: Timestamp,
+) -> Result<Vec<(Timestamp, ApprovalId)>, StoreError> {
+    let wants = |state: StateName| wanted.states.is_empty() || wanted.states.contains(&state);
+    let is_open = matches!(state, StateName::Pending | StateName::Approved);
+    // What is overdue stands in the table as open until somebody writes it down.
+    let deadlines = match (wants(state), is_open && wants(StateName::Expired)) {
+        (false, false) => return Ok(Vec::new()),
+        (true, false) if is_open => Some((now.micros().saturating_add(1), i64::MAX)),
+        (false, true) => Some((i64::MIN, now.micros())),
+        (true, _) => None,
+    };
+    let (before_time, before_id) = match wanted.before {
+        Some((time, id)) => (time.micros(), id.to_string()),
+        None => (i64::MAX, String::new()),
+    };
+    let statement = query(if deadlines.is_some() { AUDIENCE_OPEN } else { AUDIENCE_FINAL })
+        .bind(kind)
+        .bind(rows::text(name))
+        .bind(state.as_str())
+        .bind(before_time)
+        .bind(before_id)
+        .bind(i64::from(wanted.limit));
+    let statement = match deadlines {
+        Some((from, to)) => statement.bind(from).bind(to),
+        None => statement,
+    };
+    let rows = statement.fetch_all(connection).await?;
+    rows.iter().map(rows::audience_entry).collect()
+}
+
+pub(super) async fn execution(
+    connection: &mut SqliteConnection,
+    id: ExecutionId,
+) -> Result<Option<Execution>, StoreError> {
+    let row = query(EXECUTION).bind(id.to_string()).fetch_optional(connection).await?;
+    row.as_ref().map(rows::execution).transpose()
+}
+
+async fn attempt(connection: &mut SqliteConnection, key: &AttemptKey) -> Result<Option<Execution>, StoreError> {
+    let row = query(ATTEMPT)
+        .bind(rows::text(&key.caller))
+        .bind(rows::text(&key.principal))
+        .bind(rows::text(&key.agent))
+        .bind(key.attempt.to_string())
+        .fetch_optional(connection)
+        .await?;
+    row.as_ref().map(rows::execution).transpose()
+}
+
+pub(super) async fn consume_facts(
+    connection: &mut SqliteConnection,
+    approval_id: Option<ApprovalId>,
+    key: &AttemptKey,
+    retry_of: Option<ExecutionId>,
+) -> Result<ConsumeFacts, StoreError> {
+    let approval = match approval_id {
+        Some(id) => approval(connection, id).await?,
+        None => None,
+    };
+    let retried = match approval_id {
+        // With a token the approval says what is retried.
+        Some(_) => approval.as_ref().and_then(|approval| approval.question.retry_of).map(|retried| retried.id),
+        None => retry_of,
+    };
+    Ok(ConsumeFacts {
+        approval,
+        attempt: attempt(connection, key).await?,
+        retried: match retried {
+            Some(id) => execution(connection, id).await?,
+            None => None,
+        },
+    })
+}
+
+pub(super) async fn audit_records(
+    connection: &mut SqliteConnection,
+    wanted: &AuditQuery,
+) -> Result<Vec<AuditRecord>, StoreError> {
+    let statement = match wanted {
+        AuditQuery { execution: Some(_), .. } => AUDIT_OF_EXECUTION,
+        AuditQuery { approval: Some(_), .. } => AUDIT_OF_APPROVAL,
+        AuditQuery { principal: Some(_), .. } => AUDIT_OF_PRINCIPAL,
+        AuditQuery { .. } => AUDIT,
+    };
+    let rows = query(statement)
+        .bind(wanted.approval.map(|id| id.to_string()))
+        .bind(wanted.execution.map(|id| id.to_string()))
+        .bind(rows::maybe_text(wanted.principal.as_ref()))
+        .bind(wanted.before.unwrap_or(i64::MAX))
+        .bind(i64::from(wanted.limit))
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(rows::audit_record).collect()
+}
+
+pub(super) async fn keys(connection: &mut SqliteConnection) -> Result<Vec<StoredKey>, StoreError> {
+    let rows = query(KEYS).fetch_all(connection).await?;
+    rows.iter().map(rows::stored_key).collect()
+}

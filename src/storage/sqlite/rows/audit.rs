@@ -1,0 +1,58 @@
+//! A row of `audit_records`.
+
+use super::{Fields, Statement, list, maybe_text, text};
+use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{ApprovalId, AuditRecordId, ExecutionId};
+use crate::storage::StoreError;
+use sqlx::sqlite::SqliteRow;
+
+/// Binds an event: `kind`, `caller`, `principal`, `agent`, `conversation`, `connector`, `account`, `action`,
+/// `approval_id`, `execution_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason` and `labels`.
+pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEvent) -> Statement<'q> {
+    statement
+        .bind(event.kind.as_str())
+        .bind(maybe_text(event.caller.as_ref()))
+        .bind(text(&event.principal))
+        .bind(text(&event.agent))
+        .bind(maybe_text(event.conversation.as_ref()))
+        .bind(text(&event.connector))
+        .bind(maybe_text(event.account.as_ref()))
+        .bind(text(&event.action))
+        .bind(event.approval.map(|id| id.to_string()))
+        .bind(event.execution.map(|id| id.to_string()))
+        .bind(event.fingerprint.to_string())
+        .bind(event.policy_revision.clone())
+        .bind(maybe_text(event.person.as_ref()))
+        .bind(event.decision.clone())
+        .bind(event.reason.clone())
+        .bind(list(&event.labels))
+}
+
+/// Reads an audit record.
+pub(in super::super) fn audit_record(row: &SqliteRow) -> Result<AuditRecord, StoreError> {
+    let fields = Fields::new(row, "audit_records", "position");
+    Ok(AuditRecord {
+        id: fields.parsed("id", AuditRecordId::parse)?,
+        position: fields.get("position")?,
+        time: fields.time("time")?,
+        event: AuditEvent {
+            kind: fields.parsed("kind", AuditKind::parse)?,
+            caller: fields.maybe_identifier("caller")?,
+            principal: fields.identifier("principal")?,
+            agent: fields.identifier("agent")?,
+            conversation: fields.maybe_identifier("conversation")?,
+            connector: fields.identifier("connector")?,
+            account: fields.maybe_identifier("account")?,
+            action: fields.identifier("action")?,
+            approval: fields.maybe_parsed("approval_id", ApprovalId::parse)?,
+            execution: fields.maybe_parsed("execution_id", ExecutionId::parse)?,
+            fingerprint: fields.parsed("fingerprint", Fingerprint::parse)?,
+            policy_revision: fields.get("policy_revision")?,
+            person: fields.maybe_identifier("person")?,
+            decision: fields.get("decision")?,
+            reason: fields.get("reason")?,
+            labels: fields.list("labels")?,
+        },
+    })
+}

@@ -1,0 +1,214 @@
+//! Rows and the domain's values: strict in one direction, complete in the other. A row that fits no state, an id, word or
+//! list that does not parse, or a digest that is not its requirement's, is corrupt; nothing is repaired or defaulted.
+
+mod approval;
+mod audit;
+mod execution;
+mod lists;
+
+pub(super) use approval::{ApprovalColumns, approval, bind_question};
+pub(super) use audit::{audit_record, bind_event};
+pub(super) use execution::{ExecutionColumns, bind_execution, execution};
+pub(super) use lists::list;
+
+use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::invocation::{Objective, Subject};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::storage::{StoreError, StoredKey};
+use serde::de::DeserializeOwned;
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
+use sqlx::{Decode, Row as _, Type};
+use std::time::Duration;
+
+/// A statement while its values are bound.
+pub(super) type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+/// The columns of an invocation that bind, in the order in which [`bind_subject`] binds them.
+macro_rules! subject_columns {
+    () => {
+        "principal, agent, conversation, connector, account, action, objective_transcript, objective_id, \
+         objective_revision, fingerprint, arguments_digest, tool_definition_digest"
+    };
+}
+
+/// Every binding of an invocation, compared with the values that [`bind_subject`] binds as `$2` to `$13`. NULL is a value
+/// of its own: absent equals only absent. The same list as `Subject::first_difference`.
+macro_rules! same_subject {
+    () => {
+        "principal = $2 AND agent = $3 AND conversation IS $4 AND connector = $5 AND account IS $6 AND action = $7 \
+         AND objective_transcript IS $8 AND objective_id IS $9 AND objective_revision IS $10 AND fingerprint = $11 \
+         AND arguments_digest = $12 AND tool_definition_digest IS $13"
+    };
+}
+
+pub(super) use {same_subject, subject_columns};
+
+/// Binds twelve values: see `subject_columns`.
+pub(super) fn bind_subject<'q>(statement: Statement<'q>, subject: &Subject) -> Statement<'q> {
+    let objective = subject.objective.as_ref();
+    statement
+        .bind(text(&subject.principal))
+        .bind(text(&subject.agent))
+        .bind(maybe_text(subject.conversation.as_ref()))
+        .bind(text(&subject.connector))
+        .bind(maybe_text(subject.account.as_ref()))
+        .bind(text(&subject.action))
+        .bind(maybe_text(objective.map(|objective| &objective.transcript)))
+        .bind(maybe_text(objective.map(|objective| &objective.id)))
+        .bind(objective.map(|objective| integer(objective.revision)))
+        .bind(subject.fingerprint.to_string())
+        .bind(subject.arguments_digest.to_string())
+        .bind(subject.tool_definition_digest.map(|digest| digest.to_string()))
+}
+
+/// An identifier as it is bound.
+pub(super) fn text(identifier: &Identifier) -> String {
+    identifier.as_str().to_owned()
+}
+
+/// An identifier, or NULL.
+pub(super) fn maybe_text(identifier: Option<&Identifier>) -> Option<String> {
+    identifier.map(text)
+}
+
+/// A count as it is bound. SQLite's integers end before ours; no version or revision comes near either.
+pub(super) fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A span in microseconds as it is bound.
+pub(super) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A row while it is read.
+pub(super) struct Fields<'r> {
+    row: &'r SqliteRow,
+    table: &'static str,
+    id: String,
+}
+
+impl<'r> Fields<'r> {
+    /// A row of `table`, told apart by the column `id`.
+    fn new(row: &'r SqliteRow, table: &'static str, id: &str) -> Self {
+        // A row without a readable id is reported as such by whoever then reads its id.
+        let id = row
+            .try_get::<String, _>(id)
+            .or_else(|_| row.try_get::<i64, _>(id).map(|id| id.to_string()))
+            .unwrap_or_else(|_| "?".to_owned());
+        Self { row, table, id }
+    }
+
+    fn corrupt(&self) -> StoreError {
+        StoreError::Corrupt { table: self.table, id: self.id.clone() }
+    }
+
+    fn known<T>(&self, value: Option<T>) -> Result<T, StoreError> {
+        value.ok_or_else(|| self.corrupt())
+    }
+
+    fn get<T: Decode<'r, Sqlite> + Type<Sqlite>>(&self, column: &str) -> Result<T, StoreError> {
+        self.row.try_get(column).map_err(|_| self.corrupt())
+    }
+
+    fn time(&self, column: &str) -> Result<Timestamp, StoreError> {
+        self.get(column).map(Timestamp::from_micros)
+    }
+
+    fn maybe_time(&self, column: &str) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.get::<Option<i64>>(column)?.map(Timestamp::from_micros))
+    }
+
+    fn count(&self, column: &str) -> Result<u64, StoreError> {
+        self.known(u64::try_from(self.get::<i64>(column)?).ok())
+    }
+
+    fn span(&self, column: &str) -> Result<Duration, StoreError> {
+        self.count(column).map(Duration::from_micros)
+    }
+
+    fn flag(&self, column: &str) -> Result<bool, StoreError> {
+        match self.get::<i64>(column)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.corrupt()),
+        }
+    }
+
+    fn parsed<T>(&self, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
+        self.known(parse(self.get(column)?))
+    }
+
+    fn maybe_parsed<T>(&self, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
+        self.get::<Option<&str>>(column)?.map(|text| self.known(parse(text))).transpose()
+    }
+
+    fn identifier(&self, column: &str) -> Result<Identifier, StoreError> {
+        self.parsed(column, identifier)
+    }
+
+    fn maybe_identifier(&self, column: &str) -> Result<Option<Identifier>, StoreError> {
+        self.maybe_parsed(column, identifier)
+    }
+
+    fn list<T: DeserializeOwned>(&self, column: &str) -> Result<T, StoreError> {
+        self.known(serde_json::from_str(self.get(column)?).ok())
+    }
+
+    fn subject(&self) -> Result<Subject, StoreError> {
+        let objective = (
+            self.maybe_identifier("objective_transcript")?,
+            self.maybe_identifier("objective_id")?,
+            self.get::<Option<i64>>("objective_revision")?,
+        );
+        let objective = match objective {
+            (None, None, None) => None,
+            (Some(transcript), Some(id), Some(revision)) => {
+                Some(Objective { transcript, id, revision: self.known(u64::try_from(revision).ok())? })
+            }
+            _ => return Err(self.corrupt()),
+        };
+        Ok(Subject {
+            principal: self.identifier("principal")?,
+            agent: self.identifier("agent")?,
+            conversation: self.maybe_identifier("conversation")?,
+            connector: self.identifier("connector")?,
+            account: self.maybe_identifier("account")?,
+            connection: self.maybe_identifier("connection")?,
+            action: self.identifier("action")?,
+            objective,
+            fingerprint: self.parsed("fingerprint", Fingerprint::parse)?,
+            arguments_digest: self.parsed("arguments_digest", ArgumentsDigest::parse)?,
+            tool_definition_digest: self.maybe_parsed("tool_definition_digest", DefinitionDigest::parse)?,
+            labels: self.list("labels")?,
+        })
+    }
+}
+
+/// Reads one entry of an audience: the key by which lists are ordered.
+pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId), StoreError> {
+    let fields = Fields::new(row, "approval_audience", "approval_id");
+    Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
+}
+
+/// Reads the execution that a used approval retries.
+pub(super) fn retry_of(row: &SqliteRow, approval: ApprovalId) -> Result<Option<ExecutionId>, StoreError> {
+    let fields = Fields { row, table: "approvals", id: approval.to_string() };
+    fields.maybe_parsed("retry_of", ExecutionId::parse)
+}
+
+/// Reads a server secret's id and check value.
+pub(super) fn stored_key(row: &SqliteRow) -> Result<StoredKey, StoreError> {
+    let fields = Fields::new(row, "keys", "id");
+    Ok(StoredKey { id: fields.get("id")?, check: fields.get("check_value")? })
+}
+
+fn identifier(text: &str) -> Option<Identifier> {
+    Identifier::parse(text).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The one writer: all waiting writes go into one commit, and each is answered after it.
+//!
+//! A write that was accepted runs to its end, whether or not anybody still waits for the answer. Where one of a batch
+//! fails, the batch is undone and each write runs alone, so that none fails for its neighbours. Where a commit fails, it
+//! is not known what is on the disk: everyone in it is told so, and the connection is made anew.
+
+use super::time::StoreTime;
+use crate::domain::time::Timestamp;
+use crate::storage::StoreError;
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Writes in one commit at most. More would gain little and make the first wait for the last.
+const BATCH: usize = 256;
+
+/// One whole operation. It may run again after what it did was undone, and it is given the store's time each time.
+#[async_trait]
+pub(super) trait Write: Send + Sync + 'static {
+    /// What it answers.
+    type Answer: Send + 'static;
+
+    /// Does it, within a transaction. An error undoes everything that it did; an answer does not.
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError>;
+}
+
+/// How much was written since the database was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Writes that were committed.
+    pub writes: u64,
+    /// Commits that they shared.
+    pub commits: u64,
+    /// Batches that were undone because one of their writes failed.
+    pub undone: u64,
+    /// Times that the writer's connection was given up.
+    pub reconnects: u64,
+}
+
+/// The same, counting.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    writes: AtomicU64,
+    commits: AtomicU64,
+    undone: AtomicU64,
+    reconnects: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> Statistics {
+        Statistics {
+            writes: self.writes.load(Ordering::Relaxed),
+            commits: self.commits.load(Ordering::Relaxed),
+            undone: self.undone.load(Ordering::Relaxed),
+            reconnects: self.reconnects.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The way to the writer.
+#[derive(Clone, Debug)]
+pub(super) struct WriterHandle {
+    queue: mpsc::Sender<Box<dyn Waiting>>,
+    acquire_timeout: Duration,
+    write_timeout: Duration,
+}
+
+impl WriterHandle {
+    /// Hands over a write and waits for its commit.
+    pub(super) async fn write<W: Write>(&self, write: W) -> Result<W::Answer, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let waiting = Box::new(Pending { write, answer: None, reply });
+        match tokio::time::timeout(self.acquire_timeout, self.queue.reserve()).await {
+            Ok(Ok(place)) => place.send(waiting),
+            Ok(Err(_)) => return Err(unavailable("the writer has ended")),
+            Err(_) => return Err(unavailable("too many writes are waiting")),
+        }
+        match tokio::time::timeout(self.write_timeout, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(unavailable("the writer ended before its commit")),
+            Err(_) => Err(unavailable("the commit takes too long; it may still succeed")),
+        }
+    }
+
+    /// Whether writes are still taken.
+    pub(super) fn is_open(&self) -> bool {
+        !self.queue.is_closed()
+    }
+}
+
+/// What the writer needs; `guard` lives exactly as long as something may still be written.
+pub(super) struct WriterSettings<G> {
+    pub(super) options: SqliteConnectOptions,
+    pub(super) connection: SqliteConnection,
+    pub(super) time: Arc<StoreTime>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) queue: usize,
+    pub(super) acquire_timeout: Duration,
+    pub(super) write_timeout: Duration,
+    pub(super) guard: G,
+}
+
+/// Starts the writer on this runtime. It ends once every handle is gone and everything accepted is answered.
+pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHandle, tokio::task::JoinHandle<()>) {
+    let (queue, mut waiting) = mpsc::channel(settings.queue);
+    let handle =
+        WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
+    let WriterSettings { options, connection, time, counters, guard, .. } = settings;
+    let task = tokio::spawn(async move {
+        let mut writer = Writer { options: options.clone(), connection: Some(connection), time, counters };
+        loop {
+            let mut batch = Vec::new();
+            if waiting.recv_many(&mut batch, BATCH).await == 0 {
+                break;
+            }
+            let (time, counters) = (Arc::clone(&writer.time), Arc::clone(&writer.counters));
+            // In a task of its own, a panic ends one batch (whose callers are told) and not the writer.
+            let done = tokio::spawn(async move {
+                writer.settle(batch).await;
+                writer
+            });
+            writer = match done.await {
+                Ok(writer) => writer,
+                Err(error) if error.is_panic() => {
+                    tracing::error!("a write panicked; its batch is undone");
+                    counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                    Writer { options: options.clone(), connection: None, time, counters }
+                }
+                Err(_) => return,
+            };
+        }
+        if let Some(connection) = writer.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "the writer's connection did not close cleanly");
+        }
+        drop(guard);
+    });
+    (handle, task)
+}
+
+/// A write with whoever waits for it, its type hidden.
+#[async_trait]
+trait Waiting: Send {
+    /// Runs it and keeps the answer; false if it failed.
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool;
+
+    /// Gives the kept answer, or `failure` in its place.
+    fn answer(self: Box<Self>, failure: Option<&str>);
+}
+
+struct Pending<W: Write> {
+    write: W,
+    answer: Option<Result<W::Answer, StoreError>>,
+    reply: oneshot::Sender<Result<W::Answer, StoreError>>,
+}
+
+#[async_trait]
+impl<W: Write> Waiting for Pending<W> {
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool {
+        let answer = self.write.run(connection, now).await;
+        let done = answer.is_ok();
+        self.answer = Some(answer);
+        done
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&str>) {
+        let answer = match (failure, self.answer) {
+            (None, Some(answer)) => answer,
+            (Some(cause), _) => Err(unavailable(cause)),
+            (None, None) => Err(unavailable("the write did not run")),
+        };
+        // Nobody may be waiting any more; what was written stays written.
+        let _ = self.reply.send(answer);
+    }
+}
+
+struct Writer {
+    options: SqliteConnectOptions,
+    connection: Option<SqliteConnection>,
+    time: Arc<StoreTime>,
+    counters: Arc<Counters>,
+}
+
+/// How a transaction over some writes ended.
+enum Ended {
+    /// With its commit.
+    Committed,
+    /// One of them failed, and everything was undone.
+    Undone,
+    /// It did not begin, or its commit failed: then nobody can say what is on the disk.
+    Broken(String),
+}
+
+impl Writer {
+    /// Runs a batch and answers everyone in it.
+    async fn settle(&mut self, mut batch: Vec<Box<dyn Waiting>>) {
+        match self.together(&mut batch).await {
+            Ended::Undone if batch.len() > 1 => {
+                self.counters.undone.fetch_add(1, Ordering::Relaxed);
+                for waiting in batch {
+                    let mut alone = vec![waiting];
+                    let ended = self.together(&mut alone).await;
+                    answer(alone, &ended);
+                }
+            }
+            ended => answer(batch, &ended),
+        }
+    }
+
+    /// Runs these writes in one transaction. The connection is kept only where it is known to be in no transaction.
+    async fn together(&mut self, writes: &mut [Box<dyn Waiting>]) -> Ended {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => match self.options.connect().await {
+                Ok(connection) => connection,
+                Err(error) => return Ended::Broken(error.to_string()),
+            },
+        };
+        let (ended, clean) = self.transact(&mut connection, writes).await;
+        if clean {
+            self.connection = Some(connection);
+        } else {
+            self.counters.reconnects.fetch_add(1, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    /// How it ended, and whether the connection is out of the transaction.
+    async fn transact(&self, connection: &mut SqliteConnection, writes: &mut [Box<dyn Waiting>]) -> (Ended, bool) {
+        // A transaction that begins as a reader and then writes fails at once where another one holds the lock.
+        let mut transaction = match connection.begin_with("BEGIN IMMEDIATE").await {
+            Ok(transaction) => transaction,
+            Err(error) => return (Ended::Broken(error.to_string()), false),
+        };
+        let mut count: u64 = 0;
+        for write in writes {
+            if !write.run(&mut transaction, self.time.now()).await {
+                // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
+                return (Ended::Undone, transaction.rollback().await.is_ok());
+            }
+            count = count.saturating_add(1);
+        }
+        if let Err(error) = transaction.commit().await {
+            tracing::error!(%error, "a commit failed");
+            return (Ended::Broken(error.to_string()), false);
+        }
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.writes.fetch_add(count, Ordering::Relaxed);
+        (Ended::Committed, true)
+    }
+}
+
+fn answer(writes: Vec<Box<dyn Waiting>>, ended: &Ended) {
+    let failure = match ended {
+        Ended::Committed | Ended::Undone => None,
+        Ended::Broken(cause) => Some(cause.as_str()),
+    };
+    for write in writes {
+        write.answer(failure);
+    }
+}
+
+fn unavailable(cause: &str) -> StoreError {
+    StoreError::Unavailable { cause: cause.to_owned() }
+}

@@ -1,0 +1,471 @@
+//! The statements that write, each operation a [`Write`] that the writer runs within a transaction.
+
+use super::reads::{self, approval_columns};
+use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::writer::Write;
+use crate::domain::approval::{Approval, Question, StateName};
+use crate::domain::audit::AuditEvent;
+use crate::domain::change::Change;
+use crate::domain::execution::{Execution, ExecutionState, Start};
+use crate::domain::ids::ApprovalId;
+use crate::domain::requirement::Approver;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
+use async_trait::async_trait;
+use sqlx::{Row as _, SqliteConnection, query};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// The same question, open or overdue: same caller, every binding, retried execution and requirement (DESIGN 6). The
+/// connection is no part of it.
+const SAME_QUESTION: &str = concat!(
+    "SELECT ",
+    approval_columns!(),
+    " FROM approvals WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
+    same_subject!(),
+    " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
+);
+const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
+    SELECT id FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
+const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
+    SELECT id FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
+const INSERT_APPROVAL: &str = concat!(
+    "INSERT INTO approvals (id, version, create_time, decide_by, ",
+    subject_columns!(),
+    ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
+     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, agent_note, omissions, \
+     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
+     ?, ?, ?, ?, ?, ?, ?)"
+);
+const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
+    execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, version = $9
+    WHERE id = $10 AND version = $11";
+const COUNT_DECISIONS: &str = "SELECT count(*) FROM approval_decisions WHERE approval_id = $1";
+const INSERT_DECISION: &str = "INSERT INTO approval_decisions
+    (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time)
+    VALUES (?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
+const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2 WHERE approval_id = $1 AND state <> $2";
+const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
+    (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
+/// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
+/// own time, the requirement that was met, a new attempt, and a retry that is still needed.
+const CONSUME: &str = concat!(
+    "UPDATE approvals SET state = 'consumed', consume_time = $14, execution_id = $15, version = version + 1 \
+     WHERE id = $1 AND state = 'approved' AND use_by > $14 AND ",
+    same_subject!(),
+    " AND ($16 IS NULL OR requirement_digest = $16) AND ($17 IS NULL OR version = $17) \
+     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
+     AND executions.agent = $3 AND executions.attempt_id = $19) \
+     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
+     AND executions.state = 'succeeded') RETURNING retry_of"
+);
+/// Starts an execution, if its attempt is new.
+const INSERT_EXECUTION: &str = concat!(
+    "INSERT INTO executions (",
+    subject_columns!(),
+    ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
+     retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us) \
+     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
+     $24, $25, $26, $27, $28, $29, $30, $31 \
+     WHERE NOT EXISTS (SELECT 1 FROM executions WHERE caller = $20 AND principal = $1 AND agent = $2 \
+     AND attempt_id = $21)"
+);
+const UPDATE_EXECUTION: &str = "UPDATE executions SET state = $1, report_time = $2, reported_by = $3,
+    remote_reference = $4, error_code = $5, detail = $6, duration_us = $7, version = $8
+    WHERE id = $9 AND version = $10";
+const INSERT_AUDIT: &str = "INSERT INTO audit_records
+    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
+    policy_revision, person, decision, reason, labels, id, time)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING";
+
+/// Every statement of this file that searches, for the test that looks at how each is run.
+#[cfg(test)]
+pub(super) const ALL: [&str; 9] = [
+    SAME_QUESTION,
+    OPEN_OF_PRINCIPAL,
+    OPEN_OF_AGENT,
+    UPDATE_APPROVAL,
+    COUNT_DECISIONS,
+    UPDATE_AUDIENCE,
+    CONSUME,
+    INSERT_EXECUTION,
+    UPDATE_EXECUTION,
+];
+
+/// See `Store::request`.
+pub(super) struct Request(pub(super) NewApproval);
+
+#[async_trait]
+impl Write for Request {
+    type Answer = (Requested, Timestamp);
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+        let NewApproval { id, question, request, limits } = &self.0;
+        let subject = &question.subject;
+        if let Some(key) = request {
+            let (principal, agent) = (&subject.principal, &subject.agent);
+            let earlier = reads::earlier_request(connection, &question.requested_by, principal, agent, &key.id).await?;
+            if let Some(earlier) = earlier {
+                let same = earlier.digest == key.digest;
+                let answer = if same { Requested::Existing(earlier.approval) } else { Requested::RequestIdReused };
+                return Ok((answer, now));
+            }
+        }
+        for same in same_question(connection, question).await? {
+            if let Some(change) = same.expired(now) {
+                write_approval(connection, &change, same.version, now).await?;
+            } else {
+                if let Some(key) = request {
+                    insert_request_id(connection, key, &same, now).await?;
+                }
+                return Ok((Requested::Existing(same), now));
+            }
+        }
+        let (caller, principal, agent) = (&question.requested_by, &subject.principal, &subject.agent);
+        let limited = [
+            (OPEN_OF_PRINCIPAL, principal, limits.per_principal, OpenLimit::PerPrincipal),
+            (OPEN_OF_AGENT, agent, limits.per_agent, OpenLimit::PerAgent),
+        ];
+        for (statement, name, limit, reached) in limited {
+            if is_full(connection, statement, caller, name, limit, now).await? {
+                return Ok((Requested::LimitReached(reached), now));
+            }
+        }
+        let change = Approval::ask(*id, question.clone(), now);
+        insert_approval(connection, &change.next).await?;
+        if let Some(key) = request {
+            insert_request_id(connection, key, &change.next, now).await?;
+        }
+        record(connection, &change.events, now).await?;
+        Ok((Requested::Created(change.next), now))
+    }
+}
+
+/// See `Store::save_approval`.
+pub(super) struct SaveApproval {
+    pub(super) change: Change<Approval>,
+    pub(super) expected: u64,
+}
+
+#[async_trait]
+impl Write for SaveApproval {
+    type Answer = Saved;
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+        write_approval(connection, &self.change, self.expected, now).await
+    }
+}
+
+/// See `Store::consume`.
+pub(super) struct Consume {
+    pub(super) start: Start,
+    pub(super) approval: ApprovalId,
+    pub(super) accepting: Accepting,
+}
+
+#[async_trait]
+impl Write for Consume {
+    type Answer = Option<Execution>;
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+        let (digest, version) = match self.accepting {
+            Accepting::AnyRequirement => (None, None),
+            Accepting::Digest(digest) => (Some(digest.to_string()), None),
+            Accepting::Version(version) => (None, Some(rows::integer(version))),
+        };
+        let used = rows::bind_subject(query(CONSUME).bind(self.approval.to_string()), &self.start.subject)
+            .bind(now.micros())
+            .bind(self.start.id.to_string())
+            .bind(digest)
+            .bind(version)
+            .bind(rows::text(&self.start.caller))
+            .bind(self.start.attempt.to_string())
+            .fetch_optional(&mut *connection)
+            .await?;
+        let Some(used) = used else { return Ok(None) };
+        let retried = match rows::retry_of(&used, self.approval)? {
+            Some(id) => reads::execution(connection, id).await?,
+            None => None,
+        };
+        let change = self.start.clone().at(retried.as_ref(), now);
+        set_audience(connection, self.approval, StateName::Consumed).await?;
+        if !insert_execution(connection, &change.next).await? {
+            // The statement above has just seen that there is no such attempt.
+            return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
+        }
+        record(connection, &change.events, now).await?;
+        Ok(Some(change.next))
+    }
+}
+
+/// See `Store::start`.
+pub(super) struct StartExecution(pub(super) Start);
+
+#[async_trait]
+impl Write for StartExecution {
+    type Answer = Option<Execution>;
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+        let retried = match self.0.retry_of {
+            None => None,
+            Some(id) => match reads::execution(connection, id).await? {
+                Some(retried) if may_be_retried(&retried, &self.0) => Some(retried),
+                Some(_) | None => return Ok(None),
+            },
+        };
+        let change = self.0.clone().at(retried.as_ref(), now);
+        if !insert_execution(connection, &change.next).await? {
+            return Ok(None);
+        }
+        record(connection, &change.events, now).await?;
+        Ok(Some(change.next))
+    }
+}
+
+/// See `Store::save_execution`.
+pub(super) struct SaveExecution {
+    pub(super) change: Change<Execution>,
+    pub(super) expected: u64,
+}
+
+#[async_trait]
+impl Write for SaveExecution {
+    type Answer = Saved;
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+        let Change { next, events, valid_before } = &self.change;
+        if valid_before.is_some_and(|deadline| now >= deadline) {
+            return Ok(Saved::Conflict);
+        }
+        let updated = ExecutionColumns::of(&next.state)
+            .bind(query(UPDATE_EXECUTION))
+            .bind(rows::integer(next.version))
+            .bind(next.id.to_string())
+            .bind(rows::integer(self.expected))
+            .execute(&mut *connection)
+            .await?;
+        if updated.rows_affected() == 0 {
+            return Ok(Saved::Conflict);
+        }
+        record(connection, events, now).await?;
+        Ok(Saved::Yes)
+    }
+}
+
+/// See `Store::record`.
+pub(super) struct Record(pub(super) Vec<AuditEvent>);
+
+#[async_trait]
+impl Write for Record {
+    type Answer = ();
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+        record(connection, &self.0, now).await
+    }
+}
+
+/// See `Store::add_key`.
+pub(super) struct AddKey(pub(super) StoredKey);
+
+#[async_trait]
+impl Write for AddKey {
+    type Answer = ();
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+        query(INSERT_KEY)
+            .bind(self.0.id.clone())
+            .bind(self.0.check.clone())
+            .bind(now.micros())
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+}
+
+async fn same_question(connection: &mut SqliteConnection, question: &Question) -> Result<Vec<Approval>, StoreError> {
+    let rows = rows::bind_subject(query(SAME_QUESTION).bind(rows::text(&question.requested_by)), &question.subject)
+        .bind(question.retry_of.map(|retried| retried.id.to_string()))
+        .bind(question.requirement.digest().to_string())
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(rows::approval).collect()
+}
+
+/// Whether `limit` approvals of the caller and `name` are open; counts no further than that.
+async fn is_full(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    caller: &Identifier,
+    name: &Identifier,
+    limit: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let open: i64 = query(statement)
+        .bind(rows::text(caller))
+        .bind(rows::text(name))
+        .bind(now.micros())
+        .bind(i64::from(limit))
+        .fetch_one(connection)
+        .await?
+        .try_get(0)?;
+    Ok(open >= i64::from(limit))
+}
+
+/// Inserts an approval in whatever state, with its decisions and audience.
+pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+    let statement = query(INSERT_APPROVAL)
+        .bind(approval.id.to_string())
+        .bind(rows::integer(approval.version))
+        .bind(approval.create_time.micros())
+        .bind(approval.decide_by.micros());
+    let statement = rows::bind_question(statement, &approval.question);
+    ApprovalColumns::of(&approval.state).bind(statement).execute(&mut *connection).await?;
+    let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
+    let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
+    audience.extend(entries.filter_map(|entry| match entry {
+        Approver::Owner => None,
+        Approver::Group(name) => Some(("group", name)),
+        Approver::Person(id) => Some(("person", id)),
+    }));
+    for (kind, name) in audience {
+        insert_audience(connection, approval, kind, name).await?;
+    }
+    insert_decisions(connection, approval).await
+}
+
+/// Saves a changed approval: state, new decisions, audience and audit.
+async fn write_approval(
+    connection: &mut SqliteConnection,
+    change: &Change<Approval>,
+    expected: u64,
+    now: Timestamp,
+) -> Result<Saved, StoreError> {
+    let Change { next, events, valid_before } = change;
+    if valid_before.is_some_and(|deadline| now >= deadline) {
+        return Ok(Saved::Conflict);
+    }
+    let updated = ApprovalColumns::of(&next.state)
+        .bind(query(UPDATE_APPROVAL))
+        .bind(rows::integer(next.version))
+        .bind(next.id.to_string())
+        .bind(rows::integer(expected))
+        .execute(&mut *connection)
+        .await?;
+    if updated.rows_affected() == 0 {
+        return Ok(Saved::Conflict);
+    }
+    set_audience(connection, next.id, next.state.name()).await?;
+    insert_decisions(connection, next).await?;
+    record(connection, events, now).await?;
+    Ok(Saved::Yes)
+}
+
+/// Inserts the decisions that are not in the table yet: they are only ever added at the end.
+async fn insert_decisions(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+    if approval.decisions.is_empty() {
+        return Ok(());
+    }
+    let id = approval.id.to_string();
+    let stored: i64 = query(COUNT_DECISIONS).bind(id.clone()).fetch_one(&mut *connection).await?.try_get(0)?;
+    for (sequence, decision) in (0_i64..).zip(&approval.decisions).skip_while(|(sequence, _)| *sequence < stored) {
+        let groups: Vec<&str> = decision.groups.iter().map(Identifier::as_str).collect();
+        query(INSERT_DECISION)
+            .bind(id.clone())
+            .bind(sequence)
+            .bind(rows::text(&decision.person))
+            .bind(rows::list(&groups))
+            .bind(decision.as_owner)
+            .bind(decision.verdict.as_str())
+            .bind(decision.reason.clone())
+            .bind(rows::text(&decision.caller))
+            .bind(decision.at.micros())
+            .execute(&mut *connection)
+            .await?;
+        insert_audience(connection, approval, "person", &decision.person).await?;
+    }
+    Ok(())
+}
+
+async fn insert_audience(
+    connection: &mut SqliteConnection,
+    approval: &Approval,
+    kind: &'static str,
+    name: &Identifier,
+) -> Result<(), StoreError> {
+    query(INSERT_AUDIENCE)
+        .bind(approval.id.to_string())
+        .bind(kind)
+        .bind(rows::text(name))
+        .bind(approval.state.name().as_str())
+        .bind(approval.create_time.micros())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+async fn set_audience(connection: &mut SqliteConnection, id: ApprovalId, state: StateName) -> Result<(), StoreError> {
+    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).execute(connection).await?;
+    Ok(())
+}
+
+async fn insert_request_id(
+    connection: &mut SqliteConnection,
+    key: &RequestKey,
+    approval: &Approval,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    query(INSERT_REQUEST_ID)
+        .bind(rows::text(&approval.question.requested_by))
+        .bind(rows::text(&approval.question.subject.principal))
+        .bind(rows::text(&approval.question.subject.agent))
+        .bind(rows::text(&key.id))
+        .bind(key.digest.clone())
+        .bind(approval.id.to_string())
+        .bind(now.micros())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Inserts an execution in whatever state; false, and nothing inserted, if its attempt is known.
+pub(super) async fn insert_execution(
+    connection: &mut SqliteConnection,
+    execution: &Execution,
+) -> Result<bool, StoreError> {
+    let inserted = rows::bind_execution(query(INSERT_EXECUTION), execution).execute(connection).await?;
+    Ok(inserted.rows_affected() > 0)
+}
+
+fn may_be_retried(retried: &Execution, start: &Start) -> bool {
+    retried.subject.principal == start.subject.principal
+        && retried.subject.agent == start.subject.agent
+        && !matches!(retried.state, ExecutionState::Succeeded(_))
+}
+
+/// Writes audit records, each with an id and the store's time.
+pub(super) async fn record(
+    connection: &mut SqliteConnection,
+    events: &[AuditEvent],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for event in events {
+        rows::bind_event(query(INSERT_AUDIT), event)
+            .bind(record_id(now).to_string())
+            .bind(now.micros())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// A UUIDv7 of the store's time.
+fn record_id(now: Timestamp) -> Uuid {
+    let micros = u64::try_from(now.micros()).unwrap_or(0);
+    let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))
+}
