@@ -5,6 +5,20 @@
 //! started ──report──▶ succeeded | failed | unknown        unknown ──report, with evidence──▶ succeeded | failed
 //!    │ report_by passes ▶ unknown
 //! ```
+//!
+//! What each report does: the state that is reached, `=` where it had been said before, `final` where another outcome is
+//! known, `no evidence` where what was unknown is to be settled without `remote_reference` or `detail`. Overdue is
+//! started, from `report_by` on; timed out is the same, once it is written down.
+//!
+//! ```text
+//!                           started      overdue      timed out    unknown      succeeded    failed
+//! SUCCEEDED                 succeeded    no evidence  no evidence  no evidence  =            final
+//! SUCCEEDED, with evidence  succeeded    succeeded    succeeded    succeeded    =            final
+//! FAILED                    failed       no evidence  no evidence  no evidence  final        =
+//! FAILED, with evidence     failed       failed       failed       failed       final        =
+//! UNKNOWN                   unknown      unknown      unknown      =            final        final
+//! UNKNOWN, with evidence    unknown      unknown      unknown      =            final        final
+//! ```
 
 use super::approval::KnownOutcome;
 use super::audit::{AuditEvent, AuditKind};
@@ -152,6 +166,13 @@ pub struct Report {
     pub duration: Option<Duration>,
 }
 
+impl Report {
+    /// Whether it says how the outcome is known. White space says nothing.
+    fn is_evidence(&self) -> bool {
+        [&self.remote_reference, &self.detail].into_iter().flatten().any(|said| !said.trim().is_empty())
+    }
+}
+
 impl fmt::Debug for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Report").field("at", &self.at).field("by", &self.by).finish_non_exhaustive()
@@ -282,9 +303,7 @@ impl Execution {
             (ExecutionState::Succeeded(_) | ExecutionState::Failed(_), _) => {
                 return Err(ReportRefusal::OutcomeFinal(self.state.name()));
             }
-            (ExecutionState::Unknown(_), Outcome::Succeeded | Outcome::Failed)
-                if report.remote_reference.is_none() && report.detail.is_none() =>
-            {
+            (ExecutionState::Unknown(_), Outcome::Succeeded | Outcome::Failed) if !report.is_evidence() => {
                 return Err(ReportRefusal::EvidenceMissing);
             }
             (ExecutionState::Started | ExecutionState::Unknown(_), Outcome::Succeeded) => {

@@ -430,6 +430,24 @@ mod tests {
     }
 
     #[test]
+    fn characters_moved_across_the_border_of_two_entries_make_another_digest() {
+        for delimiter in ["", ":", ",", "group:", "person:", "owner", "\\", "|"] {
+            let named = |one: String, other: String| {
+                let entries = [one, other].map(|name| Approver::Group(id(&name)));
+                requirement(vec![Clause::new(entries, 1).unwrap()], false).digest()
+            };
+            let here = named(format!("a{delimiter}b"), "c".to_owned());
+            let there = named("a".to_owned(), format!("b{delimiter}c"));
+            assert_ne!(here, there, "{delimiter:?}");
+        }
+        let together = requirement(vec![clause(&["group:a", "group:b"], 1)], false);
+        let apart = requirement(vec![clause(&["group:a"], 1), clause(&["group:b"], 1)], false);
+        let joined = requirement(vec![clause(&["group:a,group:b"], 1)], false);
+        assert_ne!(together.digest(), apart.digest());
+        assert_ne!(together.digest(), joined.digest());
+    }
+
+    #[test]
     fn only_the_three_forms_are_approvers() {
         for text in ["", "Owner", "owner ", "group:", "group: finance", "people:dana", "dana", "person:\u{202e}x"] {
             assert!(Approver::parse(text).is_none(), "{text:?}");
