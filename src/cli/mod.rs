@@ -1,4 +1,55 @@
-//! The command line.
+//! The command line: human output by default, `--json` everywhere. Exit codes: 0 done, 1 the answer is no, 2 usage, 3 cannot
+//! reach or start.
 
 pub mod catalog;
 pub mod exit;
+mod serve;
+mod token;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+/// Is the action that is about to run still the one a person approved?
+#[derive(Parser, Debug)]
+#[command(name = "countersign", version, about, max_term_width = 120)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Runs the sidecar.
+    Serve(serve::ServeCommand),
+    /// Makes and updates catalogs of actions.
+    Catalog(catalog::CatalogCommand),
+    /// Mints a bearer token for a caller.
+    Token(token::TokenCommand),
+}
+
+/// Runs the command of these arguments, the first of which is the program's name. What a command answers goes to `out`,
+/// what a person should know beside it to `err`.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+    let command = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => line.command,
+        Err(problem) => {
+            let text = problem.render().to_string();
+            let (written, exit) = if problem.use_stderr() {
+                (err.write_all(text.as_bytes()), Exit::Usage)
+            } else {
+                (out.write_all(text.as_bytes()), Exit::Done)
+            };
+            drop(written);
+            return exit;
+        }
+    };
+    let done = match &command {
+        Command::Serve(command) => serve::run(command, err),
+        Command::Catalog(command) => catalog::run(command, out, err),
+        Command::Token(command) => token::run(command, out, err),
+    };
+    // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.
+    done.unwrap_or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Unreachable })
+}

@@ -118,12 +118,6 @@ impl fmt::Debug for Json {
 }
 
 impl Number {
-    /// A number of this text, which must be canonical.
-    #[cfg(test)]
-    pub(crate) fn from_canonical(text: &str) -> Self {
-        Self(text.into())
-    }
-
     /// The canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -263,7 +257,7 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;

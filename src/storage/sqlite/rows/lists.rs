@@ -65,6 +65,9 @@ impl RuleEntry {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OmissionEntry {
+    /// Which text of the approval; left out: the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
     pointer: String,
     kind: String,
     count: u64,
@@ -72,11 +75,21 @@ pub(super) struct OmissionEntry {
 
 impl OmissionEntry {
     pub(super) fn of(omission: &Omission) -> Self {
-        Self { pointer: omission.pointer.clone(), kind: omission.kind.as_str().to_owned(), count: omission.count }
+        Self {
+            field: omission.field.clone(),
+            pointer: omission.pointer.clone(),
+            kind: omission.kind.as_str().to_owned(),
+            count: omission.count,
+        }
     }
 
     pub(super) fn omission(self) -> Option<Omission> {
-        Some(Omission { kind: OmissionKind::parse(&self.kind)?, pointer: self.pointer, count: self.count })
+        Some(Omission {
+            field: self.field,
+            kind: OmissionKind::parse(&self.kind)?,
+            pointer: self.pointer,
+            count: self.count,
+        })
     }
 }
 

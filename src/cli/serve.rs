@@ -1,0 +1,125 @@
+//! `countersign serve`: runs the sidecar until it is told to stop.
+
+mod dev;
+
+use super::exit::Exit;
+use crate::app;
+use crate::clock::SystemClock;
+use crate::config::{Config, Overrides};
+use crate::telemetry;
+use clap::Args;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What `serve` is told. Flags win over the environment, that over the file, that over the defaults.
+#[derive(Args, Debug, Default)]
+pub(super) struct ServeCommand {
+    /// The configuration file (TOML); paths in it are relative to its folder.
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG", conflicts_with = "dev")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Try it out: everything in one folder, one new token per role, reflection on. Not for production.
+    #[arg(long)]
+    dev: bool,
+    /// The folder of --dev.
+    #[arg(long, value_name = "DIR", default_value = ".countersign-dev", requires = "dev")]
+    dev_dir: PathBuf,
+}
+
+/// Settings that the environment and flags may override.
+#[derive(Args, Debug, Default)]
+pub(super) struct Settings {
+    /// Where the doors listen [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_LISTEN")]
+    listen: Option<String>,
+    /// Where the plaintext health listener listens [default: 127.0.0.1:7401].
+    #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_HEALTH_LISTEN")]
+    health_listen: Option<String>,
+    /// The policy's file, or its folder of *.yaml [default: policy].
+    #[arg(long, value_name = "PATH", env = "COUNTERSIGN_POLICY")]
+    policy: Option<PathBuf>,
+    /// The database file [default: countersign.db].
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_SQLITE")]
+    sqlite: Option<PathBuf>,
+    /// The server secret's file [default: beside the database].
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_SECRET_FILE")]
+    secret_file: Option<PathBuf>,
+    /// Start though the newest committed time is far ahead of the clock.
+    #[arg(long, env = "COUNTERSIGN_ACCEPT_CLOCK", num_args = 0..=1, default_missing_value = "true")]
+    accept_clock: Option<bool>,
+    /// Serve grpc.reflection (v1 and v1alpha) [default: off; on with --dev].
+    #[arg(long, env = "COUNTERSIGN_REFLECTION", num_args = 0..=1, default_missing_value = "true")]
+    reflection: Option<bool>,
+    /// How log lines look: human or json [default: human].
+    #[arg(long, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT")]
+    log_format: Option<String>,
+    /// Which log lines are written, such as `info` or `countersign=debug` [default: info].
+    #[arg(long, value_name = "FILTER", env = "COUNTERSIGN_LOG_FILTER")]
+    log_filter: Option<String>,
+}
+
+impl Settings {
+    /// What is said over the configuration file.
+    pub(super) fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen.clone(),
+            health_listen: self.health_listen.clone(),
+            policy: self.policy.clone(),
+            sqlite: self.sqlite.clone(),
+            secret_file: self.secret_file.clone(),
+            accept_clock: self.accept_clock,
+            reflection: self.reflection,
+            log_format: self.log_format.clone(),
+            log_filter: self.log_filter.clone(),
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT; a second one stops at once.
+pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exit> {
+    let overrides = command.settings.overrides();
+    let config = if command.dev {
+        dev::config(&command.dev_dir, overrides, err)
+    } else {
+        Config::load(command.config.as_deref(), &overrides).map_err(|problems| problems.to_string())
+    };
+    let config = match config {
+        Ok(config) => config,
+        Err(problems) => {
+            writeln!(err, "{problems}")?;
+            return Ok(Exit::Unreachable);
+        }
+    };
+    if let Err(problem) = telemetry::start(config.log_format, &config.log_filter) {
+        writeln!(err, "log: {problem}")?;
+        return Ok(Exit::Unreachable);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match runtime.block_on(serve(&config)) {
+        Ok(()) => Ok(Exit::Done),
+        Err(problem) => {
+            writeln!(err, "countersign: {problem}")?;
+            Ok(Exit::Unreachable)
+        }
+    }
+}
+
+async fn serve(config: &Config) -> Result<(), String> {
+    let hear = |kind| signal(kind).map_err(|cause| format!("cannot listen for signals: {cause}"));
+    let (mut terminate, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+    let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        problem = running.failed() => return Err(problem),
+    }
+    tracing::info!("stopping; once more stops at once");
+    tokio::select! {
+        _ = running.stop() => Ok(()),
+        _ = terminate.recv() => Err("stopped at once, with calls in flight".to_owned()),
+        _ = interrupt.recv() => Err("stopped at once, with calls in flight".to_owned()),
+    }
+}
