@@ -253,7 +253,7 @@ impl Asked {
 /// A quick test that suffices but is not necessary: filled in order of how many people a clause can count on, each clause
 /// finds enough who are still free, whoever the earlier ones took. Spares the matching of people to clauses, which costs
 /// more the larger the groups are.
-fn surely_possible(clauses: &[(Clause, usize)], exclude_requester: bool) -> bool {
+pub(super) fn surely_possible(clauses: &[(Clause, usize)], exclude_requester: bool) -> bool {
     let mut slots: Vec<(usize, usize)> = clauses
         .iter()
         .map(|(clause, named)| {

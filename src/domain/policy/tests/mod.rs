@@ -2,3 +2,5 @@
 
 mod cases;
 mod order;
+mod properties;
+mod revision;
