@@ -2,7 +2,7 @@
 
 use super::cases::{OwnedCall, load};
 use crate::domain::decision::{Decision, PolicyAnswer, PolicyReason};
-use crate::domain::policy::evaluate::surely_possible;
+use crate::domain::policy::evaluate::could_be_met;
 use crate::domain::policy::pattern::Pattern;
 use crate::domain::policy::{Policy, SourceFile};
 use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn the_quick_test_for_approvers_never_says_more_than_the_matching(
+    fn the_short_way_to_eligible_approvers_agrees_with_matching_all_clauses(
         clauses in prop::collection::vec((prop::collection::btree_set(one_of(&["owner", "group:one", "group:two", "group:three", "person:kim", "person:a"]), 1..4), 1_u32..4), 1..4),
         owner in one_of(&["olga", "kim", "a", "b"]),
         exclude in any::<bool>(),
@@ -227,17 +227,17 @@ proptest! {
             (Clause::new(entries, *quorum).unwrap(), named.len())
         }).collect();
         let requirement = Requirement::new(clauses.iter().map(|(clause, _)| clause.clone()), exclude, Duration::ZERO, Duration::ZERO).unwrap();
-        if surely_possible(&clauses, exclude) {
-            prop_assert!(groups.could_meet(&requirement, &id(owner)));
-        }
+        prop_assert_eq!(
+            could_be_met(&clauses, exclude, &groups, &id(owner)),
+            groups.could_meet(&requirement, &id(owner))
+        );
     }
 
     #[test]
     fn a_pattern_is_compared_with_its_own_field_alone(
-        agents in "[ab*]{1,3}", accounts in "[ab*]{1,3}", actions in "[ab*]{1,3}",
+        agents in "\\*?([ab]\\*?){1,2}", accounts in "\\*?([ab]\\*?){1,2}", actions in "\\*?([ab]\\*?){1,2}",
         agent in "[ab]{1,3}", account in "[ab]{1,3}", action in "[ab]{1,3}",
     ) {
-        prop_assume!(![&agents, &accounts, &actions].into_iter().any(|pattern| pattern.contains("**")));
         let policy = load(&json!({ "policy": format!(
             "version: countersign.policy/v1
 connectors:
