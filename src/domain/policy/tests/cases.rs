@@ -126,7 +126,7 @@ impl OwnedCall {
         let text = match &call["arguments"] {
             Value::Null => "{}".to_owned(),
             Value::String(text) => text.clone(),
-            arguments => arguments.to_string(),
+            Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_) => call["arguments"].to_string(),
         };
         Self {
             principal: or("principal", "olga"),

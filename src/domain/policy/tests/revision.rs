@@ -148,12 +148,11 @@ fn every_change_of_meaning_changes_the_revision() {
         let changed = revision(POLICY, &CATALOG.replacen(from, to, 1));
         assert_eq!(revisions.insert(changed, (from, to)), None, "{from} -> {to}");
     }
-    let (rules, order) =
-        (POLICY.find("      - { name: first").unwrap(), POLICY.find("      - { name: second").unwrap());
-    let end = POLICY.find("  hub:").unwrap();
-    let (head, tail) = (&POLICY[..rules], &POLICY[end..]);
-    let (first, second) = (&POLICY[rules..order], &POLICY[order..end]);
-    let swapped = revision(&format!("{head}{second}{first}{tail}"), CATALOG);
+    let (head, rest) = POLICY.split_once("      - { name: first").unwrap();
+    let (first, rest) = rest.split_once("      - { name: second").unwrap();
+    let (second, tail) = rest.split_once("  hub:").unwrap();
+    let swapped =
+        revision(&format!("{head}      - {{ name: second{second}      - {{ name: first{first}  hub:{tail}"), CATALOG);
     assert_eq!(revisions.insert(swapped, ("rules", "in another order")), None);
 }
 
