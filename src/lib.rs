@@ -3,4 +3,5 @@
 pub mod cli;
 pub mod domain;
 pub mod policy_files;
+pub mod policy_test;
 pub mod proto;

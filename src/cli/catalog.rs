@@ -87,7 +87,8 @@ impl ImportCommand {
             Failure { exit: Exit::No, lines }
         })?;
         let existing = self.into.as_deref().map(read_catalog).transpose()?;
-        let made = import(existing.as_ref().map(|(catalog, _)| catalog), &tools, self.curated).map_err(refused)?;
+        let made = import(existing.as_ref().map(|(catalog, _)| catalog), &tools, self.curated)
+            .map_err(|problems| refused(&problems))?;
         let before = match (target, &existing) {
             (Some(target), Some((_, text))) if Some(target) == self.into.as_deref() => Some(text.clone()),
             (Some(target), _) => read_if_there(target)?,
@@ -144,7 +145,7 @@ impl ImportCommand {
 
 fn read_catalog(path: &Path) -> Result<(ExistingCatalog, String), Failure> {
     let text = fs::read_to_string(path).map_err(|error| failure(path, "read", &error))?;
-    let catalog = ExistingCatalog::read(&path.display().to_string(), &text).map_err(refused)?;
+    let catalog = ExistingCatalog::read(&path.display().to_string(), &text).map_err(|problems| refused(&problems))?;
     Ok((catalog, text))
 }
 
@@ -156,7 +157,7 @@ fn read_if_there(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-fn refused(problems: Vec<Problem>) -> Failure {
+fn refused(problems: &[Problem]) -> Failure {
     Failure { exit: Exit::No, lines: problems.iter().map(ToString::to_string).collect() }
 }
 
@@ -200,8 +201,12 @@ fn for_people(report: &Report) -> String {
     if !report.kept.is_empty() {
         _ = writeln!(text, "Kept as reviewed: {}.", report.kept.len());
     }
+    let update = report.added.len() < report.entries.len() || !report.removed.is_empty();
     let now = |name: &String| report.entries.iter().find(|entry| entry.name == *name);
-    list(&mut text, "New", report.added.iter().filter_map(now).map(said));
+    // Of a first import everything is new.
+    if update {
+        list(&mut text, "New", report.added.iter().filter_map(now).map(said));
+    }
     let change = |was: &Outcome| {
         let now = now(&was.name).map(|now| now.scope.as_str()).unwrap_or_default();
         format!("{} -> {now}", said(was))

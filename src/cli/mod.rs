@@ -2,3 +2,4 @@
 
 pub mod catalog;
 pub mod exit;
+pub mod policy_test;

@@ -66,7 +66,7 @@ fn without_a_target_the_catalog_goes_to_the_output_and_the_report_beside_it() {
     assert!(out.starts_with("version: countersign.catalog/v1\nactions:\n  drop:\n    scope: admin\n"), "{out}");
     assert_eq!(
         err,
-        "3 actions: 1 read, 1 write, 1 admin.\nNew: 3\n  drop (admin)\n  fetch (read)\n  send (write)\n\
+        "3 actions: 1 read, 1 write, 1 admin.\n\
          Not reviewed: 3. Read each, correct its scope and tags, and set `curated: true`.\n"
     );
 }
