@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Why there is no policy: every problem of every file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,7 @@ fn read_text(path: &Path) -> Result<String, Unread> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     const EMPTY: &str = "version: countersign.policy/v1\n";
 

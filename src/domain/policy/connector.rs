@@ -106,13 +106,10 @@ pub(super) fn read_connector(
 
 fn read_accounts(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Accounts> {
     match &node.value {
+        Value::List(_) => read_patterns(reader, node, path, Empty::None).map(Accounts::Only),
         Value::Scalar { text, .. } if text == "none" => Some(Accounts::Without),
-        Value::Scalar { .. } => {
-            reader.problem(node.at, path, "must be a list of accounts, or `none` for a connector that has none");
-            None
-        }
-        Value::List(_) | Value::Map(_) | Value::Refused => {
-            read_patterns(reader, node, path, Empty::None).map(Accounts::Only)
+        Value::Scalar { .. } | Value::Map(_) | Value::Refused => {
+            reader.wrong(node, path, "a list of accounts, or `none` for a connector that has no accounts")
         }
     }
 }

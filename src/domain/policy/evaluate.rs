@@ -1,12 +1,12 @@
 //! The order of checks. The first that fails decides; its reason is stable.
 
 use super::explain;
-use super::expression::{Facts, FactsInput};
+use super::expression::{EvaluationError, Facts, FactsInput};
 use super::model::{Accounts, Action, Connector, Rule, RuleEffect, Times};
 use super::pattern::any_matches;
 use super::{Policy, PolicyCall};
 use crate::domain::decision::{Decision, MatchedRule, PolicyAnswer, PolicyReason};
-use crate::domain::requirement::{Approver, Clause, Requirement};
+use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,13 +72,15 @@ impl Policy {
             return PolicyReason::ToolDefinitionChanged;
         }
         ruling.mode_asks = connector.confirm.asks(action.counted);
-        let Some(asked) = Asked::of(&matching, ruling.mode_asks, action.times) else {
+        let asked = Asked::of(&matching, ruling.mode_asks, action.times);
+        ruling.requirement = asked.requirement();
+        if ruling.requirement.is_none() {
             return PolicyReason::Allowed;
-        };
-        let reason = if asked.by_rule { PolicyReason::ConfirmationByRule } else { PolicyReason::ConfirmationByMode };
-        let could_be_met = asked.surely_possible || self.groups.could_meet(&asked.requirement, call.principal);
-        ruling.requirement = Some(asked.requirement);
-        if could_be_met { reason } else { PolicyReason::NoEligibleApprover }
+        }
+        if !could_be_met(&asked.clauses, asked.exclude_requester, &self.groups, call.principal) {
+            return PolicyReason::NoEligibleApprover;
+        }
+        if asked.by_rule { PolicyReason::ConfirmationByRule } else { PolicyReason::ConfirmationByMode }
     }
 }
 
@@ -185,16 +187,12 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
             return;
         };
         let facts = &mut facts;
-        // A rule must never be skipped because the library that evaluates it gave up.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = outcome_of(|| {
             let facts = facts.get_or_insert_with(|| facts_of(call, action));
             expression.matches(facts)
-        }));
-        match outcome {
-            Ok(Ok(false)) => {}
-            Ok(Ok(true)) => matching.push(Matched { rule, error: None }),
-            Ok(Err(error)) => matching.push(Matched { rule, error: Some(error.to_string()) }),
-            Err(_) => matching.push(Matched { rule, error: Some("its evaluation broke off".to_owned()) }),
+        });
+        if let Some(error) = outcome {
+            matching.push(Matched { rule, error });
         }
     };
     match action.entry {
@@ -202,6 +200,17 @@ fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &P
         None => connector.rules.iter().filter(|rule| rule.applies_to(call.action.as_str())).for_each(&mut take),
     }
     matching
+}
+
+/// None where the expression does not match; else what kept it from an answer, if something did. A rule must never be
+/// skipped because the code that evaluates it failed.
+fn outcome_of(evaluate: impl FnOnce() -> Result<bool, EvaluationError>) -> Option<Option<String>> {
+    match catch_unwind(AssertUnwindSafe(evaluate)) {
+        Ok(Ok(false)) => None,
+        Ok(Ok(true)) => Some(None),
+        Ok(Err(error)) => Some(Some(error.to_string())),
+        Err(_) => Some(Some("the evaluator failed".to_owned())),
+    }
 }
 
 fn facts_of<'a>(call: &PolicyCall<'a>, action: ActionView<'a>) -> Facts<'a> {
@@ -220,53 +229,79 @@ fn facts_of<'a>(call: &PolicyCall<'a>, action: ActionView<'a>) -> Facts<'a> {
 
 /// What mode and rules ask for together.
 struct Asked {
-    requirement: Requirement,
+    /// Each with the number of people that it names, the owner not counted.
+    clauses: Vec<(Clause, usize)>,
+    exclude_requester: bool,
+    decide_within: Duration,
+    use_within: Duration,
     by_rule: bool,
-    /// Whether it can be met for certain, whoever the requester is; if not, that has to be worked out.
-    surely_possible: bool,
 }
 
 impl Asked {
-    /// None where nothing asks.
-    fn of(matching: &[Matched<'_>], mode_asks: bool, times: Times) -> Option<Self> {
-        let mut clauses: Vec<(Clause, usize)> = Vec::new();
+    fn of(matching: &[Matched<'_>], mode_asks: bool, times: Times) -> Self {
+        let Times { decide_within, use_within, .. } = times;
+        let mut asked =
+            Self { clauses: Vec::new(), exclude_requester: false, decide_within, use_within, by_rule: false };
         if mode_asks {
-            clauses.push((Clause::owner(), 0));
+            asked.clauses.push((Clause::owner(), 0));
         }
-        let (mut exclude_requester, mut by_rule) = (false, false);
-        let (mut decide_within, mut use_within) = (times.decide_within, times.use_within);
         for matched in matching {
             let RuleEffect::Confirm(ask) = &matched.rule.effect else { continue };
-            by_rule = true;
-            clauses.extend(ask.clauses.iter().cloned());
-            exclude_requester |= ask.exclude_requester;
-            decide_within = decide_within.min(ask.decide_within.unwrap_or(Duration::MAX));
-            use_within = use_within.min(ask.use_within.unwrap_or(Duration::MAX));
+            asked.by_rule = true;
+            asked.clauses.extend(ask.clauses.iter().cloned());
+            asked.exclude_requester |= ask.exclude_requester;
+            asked.decide_within = asked.decide_within.min(ask.decide_within.unwrap_or(Duration::MAX));
+            asked.use_within = asked.use_within.min(ask.use_within.unwrap_or(Duration::MAX));
         }
-        let surely_possible = surely_possible(&clauses, exclude_requester);
-        let clauses = clauses.into_iter().map(|(clause, _)| clause);
-        let requirement = Requirement::new(clauses, exclude_requester, decide_within, use_within)?;
-        Some(Self { requirement, by_rule, surely_possible })
+        asked
+    }
+
+    /// None where nothing asks.
+    fn requirement(&self) -> Option<Requirement> {
+        let clauses = self.clauses.iter().map(|(clause, _)| clause.clone());
+        Requirement::new(clauses, self.exclude_requester, self.decide_within, self.use_within)
     }
 }
 
-/// A quick test that suffices but is not necessary: filled in order of how many people a clause can count on, each clause
-/// finds enough who are still free, whoever the earlier ones took. Spares the matching of people to clauses, which costs
-/// more the larger the groups are.
-fn surely_possible(clauses: &[(Clause, usize)], exclude_requester: bool) -> bool {
-    let mut slots: Vec<(usize, usize)> = clauses
+/// Check 11. The same as [`Groups::could_meet`] of all clauses, at a cost that does not grow with the size of the groups: a
+/// clause that names as many people as all clauses together ask for can be filled last, whoever the others took, so that
+/// only the others need matching. Each clause comes with the number of people that it names, the owner not counted.
+pub(super) fn could_be_met(
+    clauses: &[(Clause, usize)],
+    exclude_requester: bool,
+    groups: &Groups,
+    principal: &Identifier,
+) -> bool {
+    let mut tight: Vec<(usize, &Clause)> = clauses
         .iter()
         .map(|(clause, named)| {
             let owner = clause.any_of().contains(&Approver::Owner);
             // The requester may be one of those named: then, excluded, it is missing, and as the owner adds nobody.
             let people = if exclude_requester { named.saturating_sub(1) } else { (*named).max(usize::from(owner)) };
-            (people, clause.quorum() as usize)
+            (people, clause)
         })
         .collect();
-    slots.sort_unstable();
-    let mut taken: usize = 0;
-    slots.into_iter().all(|(people, quorum)| {
-        taken = taken.saturating_add(quorum);
-        taken <= people
-    })
+    tight.sort_by_key(|(people, _)| *people);
+    let mut slots: usize = tight.iter().map(|(_, clause)| clause.quorum() as usize).sum();
+    while let Some((_, clause)) = tight.pop_if(|(people, _)| *people >= slots) {
+        slots -= clause.quorum() as usize;
+    }
+    let tight = tight.into_iter().map(|(_, clause)| clause.clone());
+    Requirement::new(tight, exclude_requester, Duration::ZERO, Duration::ZERO)
+        .is_none_or(|requirement| groups.could_meet(&requirement, principal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_that_breaks_off_counts_as_matching() {
+        assert_eq!(outcome_of(|| Ok(false)), None);
+        assert_eq!(outcome_of(|| Ok(true)), Some(None));
+        assert_eq!(
+            outcome_of(|| panic!("as a defect in a library would")),
+            Some(Some("the evaluator failed".to_owned()))
+        );
+    }
 }

@@ -91,7 +91,7 @@ pub(super) fn message(call: &PolicyCall<'_>, ruling: &Ruling<'_>, reason: Policy
         ),
         PolicyReason::DeniedByRule => {
             let rule = rule_phrase(ruling, Effect::Deny);
-            format!("{rule} denies the action {action} of the connector {connector}: change the call, or the rule.")
+            format!("The {rule} denies the action {action} of the connector {connector}: change the call, or the rule.")
         }
         PolicyReason::ToolDefinitionChanged => definition_message(call, ruling, &connector, &action),
         PolicyReason::NoEligibleApprover => format!(
@@ -99,7 +99,7 @@ pub(super) fn message(call: &PolicyCall<'_>, ruling: &Ruling<'_>, reason: Policy
         ),
         PolicyReason::ConfirmationByRule => {
             let rule = rule_phrase(ruling, Effect::Confirm);
-            format!("The action {action} of the connector {connector} must be confirmed: {rule} asks for it.")
+            format!("The action {action} of the connector {connector} must be confirmed: the {rule} asks for it.")
         }
         PolicyReason::ConfirmationByMode => {
             let mode = ruling.connector.map_or("", |connector| connector.confirm.as_str());
@@ -149,12 +149,12 @@ fn definition_message(call: &PolicyCall<'_>, ruling: &Ruling<'_>, connector: &st
     )
 }
 
-/// The first matching rule of this effect as a phrase that can begin or continue a sentence.
+/// The first matching rule of this effect as a phrase.
 fn rule_phrase(ruling: &Ruling<'_>, effect: Effect) -> String {
     let mut rules = ruling.rules.iter().filter(|rule| rule.effect == effect);
-    let Some(first) = rules.next() else { return "the rule".to_owned() };
+    let Some(first) = rules.next() else { return "rule".to_owned() };
     let failed = if first.error.is_some() { ", whose expression could not be evaluated," } else { "" };
-    format!("Rule {}{failed}", named(&first.name))
+    format!("rule {}{failed}", named(&first.name))
 }
 
 /// One sentence on what a check compared.
@@ -258,13 +258,13 @@ fn definition_detail(call: &PolicyCall<'_>, ruling: &Ruling<'_>, connector: &Con
 
 fn approver_detail(ruling: &Ruling<'_>, decided: bool) -> String {
     let Some(requirement) = &ruling.requirement else { return "Nothing has to be confirmed.".to_owned() };
-    let clauses = requirement.clauses().len();
-    let who = if requirement.exclude_requester() { "; the requester is excluded" } else { "" };
-    if decided {
-        format!("There are not enough different people for {clauses} clauses{who}.")
-    } else {
-        format!("There are enough different people for {clauses} clauses{who}.")
-    }
+    let enough = if decided { "not enough" } else { "enough" };
+    let clauses = match requirement.clauses().len() {
+        1 => "the one clause".to_owned(),
+        many => format!("all {many} clauses"),
+    };
+    let excluded = if requirement.exclude_requester() { "; the requester is excluded" } else { "" };
+    format!("There are {enough} different people for {clauses}{excluded}.")
 }
 
 fn confirmation_detail(ruling: &Ruling<'_>, connector: &Connector) -> String {

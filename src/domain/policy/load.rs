@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const POLICY_VERSION: &str = "countersign.policy/v1";
 /// More files than anybody keeps connectors in; bounds what a wrong folder can cost.
 pub const FILES: usize = 256;
+/// Problems that are named one by one: more than a person mends at a time, and little enough for a log.
+const PROBLEMS: usize = 1_000;
 
 /// The text of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,6 +210,11 @@ impl Loader {
             let place = |file: &str| files.iter().position(|other| other.path == file).unwrap_or(files.len());
             self.problems.sort_by_cached_key(|problem| (place(&problem.file), problem.clone()));
             self.problems.dedup();
+            let more = self.problems.len().saturating_sub(PROBLEMS);
+            if more > 0 {
+                self.problems.truncate(PROBLEMS);
+                self.problems.push(Problem::of_file("", format!("there are {more} more problems")));
+            }
             return Err(self.problems);
         }
         if self.connectors.is_empty() {

@@ -164,10 +164,9 @@ impl Reader {
 
     /// A span such as `90s`, `10m`, `1h30m` or `7d`.
     pub(super) fn span(&mut self, node: &Node, path: &Path<'_>) -> Option<Duration> {
-        let Value::Scalar { text, .. } = &node.value else { return self.wrong(node, path, "a span such as `10m`") };
-        let Some(span) = parse_span(text) else {
-            return self.wrong(node, path, "a span such as `90s`, `10m`, `1h30m` or `7d`");
-        };
+        const EXPECTED: &str = "a span such as `90s`, `10m`, `1h30m` or `7d`";
+        let Value::Scalar { text, .. } = &node.value else { return self.wrong(node, path, EXPECTED) };
+        let Some(span) = parse_span(text) else { return self.wrong(node, path, EXPECTED) };
         if span < limits::SHORTEST_DEADLINE || span > limits::LONGEST_DEADLINE {
             let message = format!(
                 "{} is out of bounds: at least {}, at most {}",
@@ -182,7 +181,7 @@ impl Reader {
     }
 
     /// Notes that a value is not what it must be, unless it has been refused already.
-    fn wrong<T>(&mut self, node: &Node, path: &Path<'_>, expected: &str) -> Option<T> {
+    pub(super) fn wrong<T>(&mut self, node: &Node, path: &Path<'_>, expected: &str) -> Option<T> {
         let found = match &node.value {
             Value::Refused => return None,
             Value::Scalar { text, plain } if is_null(text, *plain) => {

@@ -1,4 +1,7 @@
 //! Tests of the policy as a whole: rules as data, the order of checks, and what must hold for every policy.
 
 mod cases;
+mod loading;
 mod order;
+mod properties;
+mod revision;
