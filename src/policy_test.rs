@@ -4,7 +4,7 @@ use crate::domain::decision::{Decision, PolicyAnswer};
 use crate::domain::policy::case_file::{Case, CaseFile, Definition, show_clause};
 use crate::domain::policy::{Policy, PolicyCall, Problem};
 use crate::domain::requirement::Clause;
-use crate::policy_files::{PolicyLoadError, load_policy};
+use crate::policy_files::{PolicyLoadError, load_policy, read_text};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
@@ -195,9 +195,9 @@ impl Runner {
 
     fn run_file(&mut self, path: &Path, policy: Option<&Path>) {
         let shown = path.display().to_string();
-        let text = match fs::read_to_string(path) {
+        let text = match read_text(path) {
             Ok(text) => text,
-            Err(error) => return self.unreadable(format!("{shown}: cannot be read: {error}")),
+            Err(why) => return self.unreadable(format!("{shown}: {why}")),
         };
         let file = match CaseFile::parse(&shown, &text) {
             Ok(file) => file,

@@ -110,8 +110,8 @@ fn what_cannot_be_read_is_told_apart_from_what_is_malformed() {
     fs::create_dir(folder.0.join("empty")).unwrap();
     fs::write(folder.0.join("latin.yaml"), b"version: \xe9").unwrap();
     for (arguments, part) in [
-        (vec![folder.path("missing.yaml")], "missing.yaml: cannot be read"),
-        (vec![folder.path("latin.yaml")], "latin.yaml: cannot be read"),
+        (vec![folder.path("missing.yaml")], "missing.yaml: does not exist"),
+        (vec![folder.path("latin.yaml")], "latin.yaml: is no UTF-8 text"),
         (vec![folder.path("empty")], "empty: has no `*.yaml`"),
         (vec![nowhere], "names no `policy`"),
         (vec!["--policy".to_owned(), folder.path("gone.yaml"), good], "gone.yaml: does not exist"),
