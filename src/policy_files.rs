@@ -86,7 +86,7 @@ fn read_folder(folder: &Path) -> Result<Vec<SourceFile>, Vec<Problem>> {
 }
 
 /// Why a file was not read, as the end of a sentence that begins with its name.
-enum Unread {
+pub(crate) enum Unread {
     Io(io::Error),
     Special,
     TooLarge,
@@ -106,7 +106,7 @@ impl fmt::Display for Unread {
 }
 
 /// A file's text, with no more of it in memory than a policy file may have.
-fn read_text(path: &Path) -> Result<String, Unread> {
+pub(crate) fn read_text(path: &Path) -> Result<String, Unread> {
     // Asked before it is opened: opening a pipe would wait for somebody to write.
     if !fs::metadata(path).map_err(Unread::Io)?.is_file() {
         return Err(Unread::Special);

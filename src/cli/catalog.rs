@@ -1,9 +1,11 @@
 //! `countersign catalog import`: a catalog from an MCP server's tool list.
 
 use super::exit::Exit;
+use crate::domain::canonical::MAX_BYTES;
 use crate::domain::policy::Problem;
 use crate::domain::policy::import::{ExistingCatalog, Import, Outcome, Report, import, read_tools};
 use crate::domain::scope::Scope;
+use crate::policy_files::read_text;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::ffi::OsString;
@@ -87,7 +89,8 @@ impl ImportCommand {
             Failure { exit: Exit::No, lines }
         })?;
         let existing = self.into.as_deref().map(read_catalog).transpose()?;
-        let made = import(existing.as_ref().map(|(catalog, _)| catalog), &tools, self.curated).map_err(refused)?;
+        let made = import(existing.as_ref().map(|(catalog, _)| catalog), &tools, self.curated)
+            .map_err(|problems| refused(&problems))?;
         let before = match (target, &existing) {
             (Some(target), Some((_, text))) if Some(target) == self.into.as_deref() => Some(text.clone()),
             (Some(target), _) => read_if_there(target)?,
@@ -106,13 +109,16 @@ impl ImportCommand {
         Ok(self.report(&made, target, changes, out, err).map(|()| exit))
     }
 
+    /// The text of the list, no more of it than is read as one.
     fn read_list(&self) -> Result<String, Failure> {
-        if self.list.as_os_str() != "-" {
-            return fs::read_to_string(&self.list).map_err(|error| failure(&self.list, "read", &error));
-        }
+        let limit = MAX_BYTES as u64 + 1;
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map_err(|error| failure(&self.list, "read", &error))?;
-        Ok(text)
+        let read = if self.list.as_os_str() == "-" {
+            io::stdin().lock().take(limit).read_to_string(&mut text)
+        } else {
+            File::open(&self.list).and_then(|file| file.take(limit).read_to_string(&mut text))
+        };
+        read.map(|_| text).map_err(|error| failure(&self.list, "read", &error))
     }
 
     fn report(
@@ -143,20 +149,26 @@ impl ImportCommand {
 }
 
 fn read_catalog(path: &Path) -> Result<(ExistingCatalog, String), Failure> {
-    let text = fs::read_to_string(path).map_err(|error| failure(path, "read", &error))?;
-    let catalog = ExistingCatalog::read(&path.display().to_string(), &text).map_err(refused)?;
+    let text = read_file(path)?;
+    let catalog = ExistingCatalog::read(&path.display().to_string(), &text).map_err(|problems| refused(&problems))?;
     Ok((catalog, text))
 }
 
 fn read_if_there(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failure(path, "read", &error)),
+        Ok(_) | Err(_) => read_file(path).map(Some),
     }
 }
 
-fn refused(problems: Vec<Problem>) -> Failure {
+fn read_file(path: &Path) -> Result<String, Failure> {
+    read_text(path).map_err(|why| {
+        let line = format!("{}: {why}", path.display());
+        Failure { exit: Exit::Unreachable, lines: vec![line] }
+    })
+}
+
+fn refused(problems: &[Problem]) -> Failure {
     Failure { exit: Exit::No, lines: problems.iter().map(ToString::to_string).collect() }
 }
 
@@ -200,8 +212,12 @@ fn for_people(report: &Report) -> String {
     if !report.kept.is_empty() {
         _ = writeln!(text, "Kept as reviewed: {}.", report.kept.len());
     }
+    let update = report.added.len() < report.entries.len() || !report.removed.is_empty();
     let now = |name: &String| report.entries.iter().find(|entry| entry.name == *name);
-    list(&mut text, "New", report.added.iter().filter_map(now).map(said));
+    // Of a first import everything is new.
+    if update {
+        list(&mut text, "New", report.added.iter().filter_map(now).map(said));
+    }
     let change = |was: &Outcome| {
         let now = now(&was.name).map(|now| now.scope.as_str()).unwrap_or_default();
         format!("{} -> {now}", said(was))

@@ -66,7 +66,7 @@ fn without_a_target_the_catalog_goes_to_the_output_and_the_report_beside_it() {
     assert!(out.starts_with("version: countersign.catalog/v1\nactions:\n  drop:\n    scope: admin\n"), "{out}");
     assert_eq!(
         err,
-        "3 actions: 1 read, 1 write, 1 admin.\nNew: 3\n  drop (admin)\n  fetch (read)\n  send (write)\n\
+        "3 actions: 1 read, 1 write, 1 admin.\n\
          Not reviewed: 3. Read each, correct its scope and tags, and set `curated: true`.\n"
     );
 }
@@ -168,15 +168,20 @@ fn what_cannot_be_read_or_written_is_named() {
     let list = folder.put("list.json", LIST);
     let missing = folder.path("no/such").display().to_string();
     fs::write(folder.path("latin.json"), b"{\"tools\":[{\"name\":\"\xe9\"}]}").unwrap();
-    for (arguments, what) in [
-        (vec![missing.as_str()], "read"),
-        (vec![folder.path("latin.json").display().to_string().leak()], "read"),
-        (vec![list.as_str(), "--into", missing.as_str()], "read"),
-        (vec![list.as_str(), "--out", missing.as_str()], "written"),
-        (vec![list.as_str(), "--out", folder.0.display().to_string().leak()], "read"),
+    let (latin, here) = (folder.path("latin.json").display().to_string(), folder.0.display().to_string());
+    let huge = folder.put("huge.json", &" ".repeat(3 * MAX_BYTES));
+    for (arguments, exit, what) in [
+        (vec![missing.as_str()], Exit::Unreachable, "cannot be read: "),
+        (vec![latin.as_str()], Exit::Unreachable, "cannot be read: "),
+        (vec![huge.as_str()], Exit::No, "longer than"),
+        (vec![list.as_str(), "--into", missing.as_str()], Exit::Unreachable, "does not exist"),
+        (vec![list.as_str(), "--into", huge.as_str()], Exit::Unreachable, "is larger than"),
+        (vec![list.as_str(), "--into", latin.as_str()], Exit::Unreachable, "is no UTF-8 text"),
+        (vec![list.as_str(), "--out", missing.as_str()], Exit::Unreachable, "cannot be written: "),
+        (vec![list.as_str(), "--out", here.as_str()], Exit::Unreachable, "is no regular file"),
     ] {
-        let (exit, _, err) = run_import(&arguments);
-        assert!(exit == Exit::Unreachable && err.contains(&format!("cannot be {what}: ")), "{arguments:?}: {err}");
+        let (got, _, err) = run_import(&arguments);
+        assert!(got == exit && err.contains(what) && err.lines().count() == 1, "{arguments:?}: {err}");
     }
     assert_eq!(run_import(&[&list, "--check"]).0, Exit::Usage);
     assert!(Line::try_parse_from(["catalog", "import"]).is_err(), "a list is needed");

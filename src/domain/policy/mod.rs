@@ -10,6 +10,7 @@
 //! - Names are compared byte for byte; `*` in `agents`, `accounts` and a rule's `actions` is the only wildcard.
 //! - Scope, tags and whether an action was reviewed come from here, never from the call.
 
+pub mod case_file;
 mod catalog;
 mod connector;
 mod evaluate;
