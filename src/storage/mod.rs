@@ -6,6 +6,9 @@
 
 pub mod sqlite;
 
+#[cfg(test)]
+mod conformance;
+
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;

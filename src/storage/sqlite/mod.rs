@@ -107,7 +107,7 @@ impl SqliteStore {
     /// See [`OpenError`]; nothing stays open or locked.
     pub async fn open(options: SqliteOptions) -> Result<Self, OpenError> {
         let (path, lock) = open::lock(&options.path, options.lock_timeout).await?;
-        let fault = |error| OpenError::of(error, &path);
+        let fault = |error| OpenError::of(&error, &path);
         open::look(&path).await?;
         let writer_options = open::writer_options(&path);
         let mut connection = writer_options.connect().await.map_err(fault)?;

@@ -144,7 +144,7 @@ impl std::error::Error for OpenError {}
 
 impl OpenError {
     /// What an error of the driver means while opening.
-    pub(super) fn of(error: sqlx::Error, path: &Path) -> Self {
+    pub(super) fn of(error: &sqlx::Error, path: &Path) -> Self {
         let path = path.to_owned();
         let code = error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<u32>().ok());
         // The low byte is SQLite's primary result code.
@@ -234,7 +234,7 @@ pub(super) fn reader_options(path: &Path) -> SqliteConnectOptions {
 
 /// How a file is looked at before anything of it is changed.
 pub(super) async fn look(path: &Path) -> Result<(), OpenError> {
-    let fault = |error| OpenError::of(error, path);
+    let fault = |error| OpenError::of(&error, path);
     let mut connection = common_options(path, READER_CACHE_KIB).connect().await.map_err(fault)?;
     let looked = schema::refuse_foreign(&mut connection, path).await;
     sqlx::Connection::close(connection).await.map_err(fault)?;

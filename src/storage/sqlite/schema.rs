@@ -44,7 +44,7 @@ const INSERT_APPLIED: &str = "INSERT INTO schema_migrations (version, name, chec
 
 /// Refuses a file that is another program's before anything is written to it.
 pub(super) async fn refuse_foreign(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let fault = |error| OpenError::of(error, path);
+    let fault = |error| OpenError::of(&error, path);
     let application_id: i64 = query("PRAGMA application_id")
         .fetch_one(&mut *connection)
         .await
@@ -67,7 +67,7 @@ pub(super) async fn migrate(
     now: Timestamp,
     path: &Path,
 ) -> Result<(), OpenError> {
-    let fault = |error| OpenError::of(error, path);
+    let fault = |error| OpenError::of(&error, path);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(fault)?;
     // Part of the transaction as everything else: the mark is in the header page.
     raw_sql("PRAGMA application_id = 0x4353474e").execute(&mut *transaction).await.map_err(fault)?;

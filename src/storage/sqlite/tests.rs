@@ -1,1 +1,73 @@
+//! What only a file promises, and the conformance suite on it.
 
+use super::*;
+use crate::clock::ManualClock;
+use crate::storage::conformance::{Database, promises};
+use sqlx::{AssertSqlSafe, Row as _, query};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own that goes when this does.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("countersign-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        self.0.join("countersign.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[async_trait]
+impl Database for Folder {
+    async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(SqliteOptions::new(self.database(), clock)).await.unwrap())
+    }
+
+    async fn dump(&self) -> String {
+        dump(&self.database()).await
+    }
+}
+
+/// Every row of every table, each on a line that begins with the table's name.
+pub(super) async fn dump(path: &Path) -> String {
+    let mut connection = open::reader_options(path).connect().await.unwrap();
+    let tables = query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    let mut text = String::new();
+    for table in tables {
+        let table: String = table.get(0);
+        let columns: String =
+            query("SELECT group_concat('quote(' || name || ')', '||'',''||') FROM pragma_table_xinfo($1)")
+                .bind(table.clone())
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
+                .get(0);
+        let select = AssertSqlSafe(format!("SELECT {columns} FROM {table}"));
+        for row in query(select).fetch_all(&mut connection).await.unwrap() {
+            text.push_str(&format!("{table}:{}\n", row.get::<String, _>(0)));
+        }
+    }
+    text
+}
+
+mod conformance {
+    use super::*;
+
+    promises!(Folder::new());
+}

@@ -199,16 +199,15 @@ enum Ended {
 impl Writer {
     /// Runs a batch and answers everyone in it.
     async fn settle(&mut self, mut batch: Vec<Box<dyn Waiting>>) {
-        match self.together(&mut batch).await {
-            Ended::Undone if batch.len() > 1 => {
-                self.counters.undone.fetch_add(1, Ordering::Relaxed);
-                for waiting in batch {
-                    let mut alone = vec![waiting];
-                    let ended = self.together(&mut alone).await;
-                    answer(alone, &ended);
-                }
-            }
-            ended => answer(batch, &ended),
+        let ended = self.together(&mut batch).await;
+        if !matches!(ended, Ended::Undone) || batch.len() == 1 {
+            return answer(batch, &ended);
+        }
+        self.counters.undone.fetch_add(1, Ordering::Relaxed);
+        for waiting in batch {
+            let mut alone = vec![waiting];
+            let ended = self.together(&mut alone).await;
+            answer(alone, &ended);
         }
     }
 

@@ -1,0 +1,228 @@
+//! What every store promises, each promise one function over `Arc<dyn Store>` and clocks that a test moves. A database
+//! joins with an implementation of [`Database`] and one line of `promises!`, which stamps a test per promise.
+
+pub(super) mod agreement;
+pub(super) mod approvals;
+pub(super) mod audit;
+pub(super) mod consuming;
+pub(super) mod durability;
+pub(super) mod executions;
+pub(super) mod listing;
+mod random;
+pub(super) mod requests;
+mod samples;
+
+use super::{Accepting, NewApproval, OpenLimits, RequestKey, Requested, Saved, Store};
+use crate::clock::ManualClock;
+use crate::domain::approval::{Answer, Approval, ApprovalState, Commanded, Question, Verdict};
+use crate::domain::change::Change;
+use crate::domain::execution::{Execution, Outcome, Reported, Start};
+use crate::domain::ids::ApprovalId;
+use crate::domain::time::Timestamp;
+use async_trait::async_trait;
+pub(super) use random::Random;
+pub(super) use samples::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A database of its own, empty at first, that can be opened again and again.
+#[async_trait]
+pub(super) trait Database: Send + Sync {
+    /// Opens it with these clocks. The store that was open before has been dropped.
+    async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store>;
+
+    /// Every row of every table, byte for byte, as text.
+    async fn dump(&self) -> String;
+}
+
+/// Stamps the tests of one database.
+macro_rules! promises {
+    ($database:expr) => {
+        $crate::storage::conformance::promises! { @of $database,
+            requests::a_new_question_is_pending_until_its_deadline,
+            requests::the_same_question_is_asked_once,
+            requests::each_part_of_a_question_alone_makes_it_another,
+            requests::absent_is_a_value_of_its_own,
+            requests::a_hundred_simultaneous_equal_questions_make_one_approval,
+            requests::an_overdue_question_is_expired_and_asked_again,
+            requests::a_question_that_is_final_is_asked_again,
+            requests::a_request_id_returns_its_approval_as_it_stands,
+            requests::a_request_id_stands_for_one_request,
+            requests::a_request_id_is_of_one_caller_principal_and_agent,
+            requests::a_new_request_id_stands_for_the_question_that_is_open,
+            requests::open_approvals_of_a_principal_are_limited,
+            requests::open_approvals_of_an_agent_are_limited,
+            requests::what_is_overdue_or_final_counts_against_no_limit,
+            requests::the_same_question_is_answered_however_full_it_is,
+            requests::simultaneous_questions_never_exceed_a_limit,
+            approvals::a_decision_is_read_back_as_it_was_saved,
+            approvals::every_state_is_read_back_as_it_was_saved,
+            approvals::a_stale_version_saves_nothing,
+            approvals::of_simultaneous_decisions_one_is_saved,
+            approvals::a_change_is_saved_only_before_its_deadline,
+            approvals::what_is_unknown_is_absent_and_cannot_be_saved,
+            approvals::hostile_text_is_kept_as_it_is,
+            listing::a_person_sees_what_the_domain_says,
+            listing::an_overdue_approval_is_listed_as_expired,
+            listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
+            listing::who_decided_through_a_group_sees_it_after_leaving,
+            listing::a_name_is_compared_by_its_bytes,
+            consuming::of_a_hundred_attempts_one_consumes,
+            consuming::one_attempt_from_fifty_tasks_starts_once,
+            consuming::each_binding_alone_keeps_the_gate_shut,
+            consuming::connection_and_labels_do_not_bind,
+            consuming::an_approval_is_used_only_before_its_deadline,
+            consuming::only_an_approved_approval_is_used,
+            consuming::the_requirement_is_a_condition,
+            consuming::an_attempt_starts_once_whatever_it_is_for,
+            consuming::an_attempt_is_of_one_caller_principal_and_agent,
+            consuming::what_has_succeeded_is_not_done_again,
+            consuming::an_equal_retry_inherits_the_key,
+            consuming::without_an_approval_nothing_is_used_up,
+            consuming::the_facts_are_those_of_the_attempt,
+            executions::an_attempt_without_an_approval_starts_once,
+            executions::a_retry_is_of_the_same_principal_and_agent_and_still_needed,
+            executions::every_outcome_is_read_back_as_it_was_saved,
+            executions::a_stale_version_settles_nothing,
+            executions::an_outcome_is_saved_only_before_its_deadline,
+            audit::every_change_has_its_records_and_what_failed_has_none,
+            audit::records_are_listed_newest_first_and_by_what_they_are_about,
+            audit::a_record_is_read_back_as_it_was_written,
+            audit::keys_are_noted_once,
+            durability::nothing_acknowledged_is_lost,
+            durability::a_write_outlives_its_caller,
+            durability::an_acknowledged_write_is_seen_by_every_read,
+            durability::time_does_not_go_back_with_the_clock,
+            durability::time_does_not_go_back_over_a_restart,
+            durability::time_is_not_before_any_row,
+            durability::a_closed_store_answers_unavailable,
+            agreement::the_statement_and_why_not_agree,
+            agreement::the_statement_without_a_token_and_why_not_agree,
+        }
+    };
+    (@of $database:expr, $($topic:ident :: $promise:ident),* $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $promise() {
+                let fixture = $crate::storage::conformance::Fixture::new(std::sync::Arc::new($database)).await;
+                $crate::storage::conformance::$topic::$promise(fixture).await;
+            }
+        )*
+    };
+}
+pub(super) use promises;
+
+/// A database with a store open on it, and what tests often do.
+pub(super) struct Fixture {
+    database: Arc<dyn Database>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) store: Arc<dyn Store>,
+}
+
+impl Fixture {
+    pub(super) async fn new(database: Arc<dyn Database>) -> Self {
+        let clock = Arc::new(ManualClock::at(START));
+        let store = database.open(Arc::clone(&clock)).await;
+        Self { database, clock, store }
+    }
+
+    /// Drops the store as a process that ends does, and opens the database again.
+    pub(super) async fn reopen(self) -> Self {
+        let Self { database, clock, store } = self;
+        drop(store);
+        let store = database.open(Arc::clone(&clock)).await;
+        Self { database, clock, store }
+    }
+
+    pub(super) async fn dump(&self) -> String {
+        self.database.dump().await
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.store.estimated_time()
+    }
+
+    /// Lets time pass until `instant`.
+    pub(super) fn advance_to(&self, instant: Timestamp) {
+        let now = self.now();
+        assert!(instant >= now, "time does not go back: {now} to {instant}");
+        self.clock.advance(instant.since(now));
+    }
+
+    pub(super) async fn request(
+        &self,
+        question: Question,
+        request: Option<RequestKey>,
+        limits: OpenLimits,
+    ) -> Requested {
+        let new = NewApproval { id: approval_id(), question, request, limits };
+        self.store.request(new).await.unwrap().row
+    }
+
+    /// Asks a question that has not been asked.
+    pub(super) async fn ask(&self, question: Question) -> Approval {
+        match self.request(question, None, NO_LIMITS).await {
+            Requested::Created(approval) => approval,
+            other => panic!("not created: {other:?}"),
+        }
+    }
+
+    pub(super) async fn approval(&self, id: ApprovalId) -> Approval {
+        self.store.approval(id).await.unwrap().row.unwrap()
+    }
+
+    /// A person's answer, saved.
+    pub(super) async fn decide(&self, approval: &Approval, name: &str, verdict: Verdict) -> Approval {
+        let answer = Answer { verdict, reason: Some("because".to_owned()), shown_fingerprint: None };
+        let decided = approval.decide(&person(name), &answer, self.now()).unwrap();
+        self.save(decided, approval.version).await
+    }
+
+    /// Saves what a command changed.
+    pub(super) async fn save(&self, commanded: Commanded, expected: u64) -> Approval {
+        let Commanded::Changed(change) = commanded else { panic!("nothing changed") };
+        let next = change.next.clone();
+        assert_eq!(self.store.save_approval(*change, expected).await.unwrap(), Saved::Yes);
+        next
+    }
+
+    /// Saves a change that its approval itself makes, such as expiring.
+    pub(super) async fn save_change(&self, change: Change<Approval>, expected: u64) -> Approval {
+        let next = change.next.clone();
+        assert_eq!(self.store.save_approval(change, expected).await.unwrap(), Saved::Yes);
+        next
+    }
+
+    /// Asks, and approves as its principal.
+    pub(super) async fn approved(&self, question: Question) -> Approval {
+        let principal = question.subject.principal.clone();
+        let asked = self.ask(question).await;
+        let approved = self.decide(&asked, principal.as_str(), Verdict::Approve).await;
+        assert!(matches!(approved.state, ApprovalState::Approved(_)), "{:?}", approved.state);
+        approved
+    }
+
+    pub(super) async fn consume(&self, start: Start) -> Option<Execution> {
+        self.store.consume(start, Accepting::AnyRequirement).await.unwrap()
+    }
+
+    /// Asks, approves and consumes.
+    pub(super) async fn consumed(&self, question: Question) -> (Approval, Execution) {
+        let approved = self.approved(question).await;
+        let execution = self.consume(start_of(&approved)).await.unwrap();
+        (self.approval(approved.id).await, execution)
+    }
+
+    /// Reports an outcome, with evidence.
+    pub(super) async fn report(&self, execution: &Execution, outcome: Outcome) -> Execution {
+        let Reported::Changed(change) = execution.report(outcome, report(self.now())).unwrap() else {
+            panic!("nothing changed")
+        };
+        let next = change.next.clone();
+        assert_eq!(self.store.save_execution(*change, execution.version).await.unwrap(), Saved::Yes);
+        next
+    }
+}
+
+/// One microsecond: the smallest step of time.
+pub(super) const TICK: Duration = Duration::from_micros(1);
