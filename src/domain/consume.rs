@@ -1,5 +1,36 @@
 //! The one gate before any effect, from the side of a refusal: where the store's conditional statement changed nothing,
 //! [`why_not`] names the first reason in the order of DESIGN 7. A property test holds the two to each other.
+//!
+//! The order with a token; of an attempt that has been seen before, what follows it is not asked, and its end is
+//! `POLICY_DENIED`, the same permit again, or `ATTEMPT_OVER`:
+//!
+//! ```text
+//! TOKEN_INVALID
+//! PRINCIPAL_MISMATCH
+//! CONNECTOR_MISMATCH
+//! ACTION_MISMATCH
+//! CONVERSATION_MISMATCH
+//! AGENT_MISMATCH
+//! ACCOUNT_MISMATCH
+//! OBJECTIVE_CHANGED
+//! ARGUMENTS_CHANGED
+//! TOOL_DEFINITION_CHANGED
+//! ATTEMPT_ID_REUSED
+//! APPROVAL_PENDING | APPROVAL_DENIED | APPROVAL_CANCELLED | APPROVAL_REVOKED | APPROVAL_EXPIRED | APPROVAL_CONSUMED
+//! RETRY_NOT_NEEDED
+//! POLICY_DENIED
+//! CONFIRMATION_RAISED
+//! ```
+//!
+//! The order without one:
+//!
+//! ```text
+//! ATTEMPT_ID_REUSED
+//! POLICY_DENIED
+//! APPROVAL_REQUIRED
+//! NOT_FOUND
+//! RETRY_NOT_NEEDED
+//! ```
 
 use super::approval::{Approval, StateName};
 use super::decision::{Decision, PolicyAnswer, PolicyReason};

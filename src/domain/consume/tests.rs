@@ -115,7 +115,7 @@ fn told(answer: &WhyNot) -> String {
             ConsumeRefusal::PolicyDenied(reason) => format!("POLICY_DENIED {reason}"),
             ConsumeRefusal::ConfirmationRaised => "CONFIRMATION_RAISED".to_owned(),
             ConsumeRefusal::ApprovalRequired(reason) => format!("APPROVAL_REQUIRED {reason}"),
-            ConsumeRefusal::RetriedUnknown => "the retried execution is unknown".to_owned(),
+            ConsumeRefusal::RetriedUnknown => "NOT_FOUND".to_owned(),
         },
     }
 }

@@ -383,12 +383,14 @@ fn the_owner_revokes_also_where_the_requester_is_excluded() {
 
 #[test]
 fn a_person_sees_their_own_approvals_and_those_they_decided_or_may_decide() {
-    let clauses: Clauses<'_> = &[(&["group:finance", "person:kim"], 2)];
-    let (approval, _) = after(clauses, true, "dana@finance+");
+    let clauses: Clauses<'_> = &[(&["group:finance", "person:kim"], 3)];
+    let (approval, _) = after(clauses, true, "dana@finance+ mia@finance+");
     for (who, seen) in [
         ("olga", true),
         ("dana", true),
+        ("mia", true),
         ("eve@finance", true),
+        ("eve@security,finance", true),
         ("eve", false),
         ("kim", true),
         ("Kim", false),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::approval::ApprovalState;
 use crate::domain::requirement::{Approver, Clause};
-use crate::domain::testing::{arguments, changed, confirmed, consumed, definition, id, near, sealed};
+use crate::domain::testing::{arguments, changed, confirmed, consumed, definition, documented, id, near, sealed};
 use std::time::Duration;
 
 /// One thing that stands against a consumption.
@@ -109,6 +109,21 @@ fn told_with(obstacles: &[&Obstacle]) -> String {
 #[test]
 fn where_nothing_stands_against_it_it_is_tried_again() {
     assert_eq!(told_with(&[]), "nothing");
+}
+
+#[test]
+fn the_order_is_the_documented_one() {
+    let stages: Vec<String> = ORDER
+        .iter()
+        .map(|stage| {
+            let mut words: Vec<&str> = stage.iter().filter_map(|obstacle| obstacle.reason.split(' ').next()).collect();
+            words.dedup();
+            words.join(" | ")
+        })
+        .collect();
+    let computed = stages.join("\n");
+    let documented = documented(include_str!("../../consume.rs"), "The order with a token").join("\n");
+    assert_eq!(documented, computed, "the documentation of the module is to read:\n{computed}");
 }
 
 #[test]

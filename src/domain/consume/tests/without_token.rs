@@ -1,7 +1,7 @@
 //! Without a token: the policy alone lets it through.
 
 use super::*;
-use crate::domain::testing::id;
+use crate::domain::testing::{documented, id};
 
 /// A reason, and what brings it about.
 type Obstacle = (&'static str, fn(&mut Scene));
@@ -16,7 +16,7 @@ const ORDER: &[Obstacle] = &[
             scene.today = asks(two_of_finance());
         }
     }),
-    ("the retried execution is unknown", |scene| scene.facts.retried.as_mut().unwrap().subject.principal = id("olaf")),
+    ("NOT_FOUND", |scene| scene.facts.retried.as_mut().unwrap().subject.principal = id("olaf")),
     ("RETRY_NOT_NEEDED", |scene| {
         scene.facts.retried.as_mut().unwrap().state = ExecutionState::Succeeded(report(at(2)));
     }),
@@ -28,6 +28,14 @@ fn what_the_policy_allows_is_tried_again() {
     let mut first = Scene::without_token();
     (first.retry_of, first.facts.retried) = (None, None);
     assert_eq!(first.told(), "nothing", "a call that retries nothing");
+}
+
+#[test]
+fn the_order_is_the_documented_one() {
+    let reasons: Vec<&str> = ORDER.iter().filter_map(|(reason, _)| reason.split(' ').next()).collect();
+    let computed = reasons.join("\n");
+    let documented = documented(include_str!("../../consume.rs"), "The order without one").join("\n");
+    assert_eq!(documented, computed, "the documentation of the module is to read:\n{computed}");
 }
 
 #[test]
@@ -66,7 +74,7 @@ fn what_is_retried_is_of_the_same_principal_and_agent() {
     let mut agent = Scene::without_token();
     agent.attempted.agent = id("another");
     for scene in [gone, principal, agent] {
-        assert_eq!(scene.told(), "the retried execution is unknown", "one text for all");
+        assert_eq!(scene.told(), "NOT_FOUND", "one answer for all");
     }
 }
 
