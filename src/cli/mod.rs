@@ -3,6 +3,7 @@
 
 pub mod catalog;
 pub mod exit;
+pub mod policy_test;
 mod serve;
 mod token;
 
@@ -25,6 +26,8 @@ enum Command {
     Serve(serve::ServeCommand),
     /// Makes and updates catalogs of actions.
     Catalog(catalog::CatalogCommand),
+    /// Runs policy tests: cases as data against a policy.
+    Test(policy_test::TestCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
 }
@@ -48,6 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
     let done = match &command {
         Command::Serve(command) => serve::run(command, err),
         Command::Catalog(command) => catalog::run(command, out, err),
+        Command::Test(command) => policy_test::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
     };
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.
