@@ -4,5 +4,6 @@ pub mod arguments;
 pub mod canonical;
 pub mod fingerprint;
 pub mod json;
+pub mod preview;
 pub mod text;
 pub mod time;
