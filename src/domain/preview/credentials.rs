@@ -91,6 +91,9 @@ const KEY_PREFIXES: &[(&str, usize)] = &[
     ("cs1.", 20),
 ];
 
+/// Headers whose whole line is a credential.
+const HEADERS: &[&str] = &["Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"];
+
 /// The places of credentials in a string: apart from each other, in order, between characters. A string that is
 /// nothing but a credential, or has too many, is one place.
 pub(super) fn find(text: &str, names: &SensitiveNames) -> Vec<Range<usize>> {
@@ -233,10 +236,11 @@ fn in_urls(text: &str, spots: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What is assigned to a sensitive name: in a query, a connection string, a header, JSON within a string, a setting.
+/// What is assigned to a sensitive name: in a query, a connection string, a header, a setting, or in JSON, YAML or XML
+/// within a string.
 fn assigned(text: &str, names: &SensitiveNames, spots: &mut Vec<Range<usize>>) {
     let mut from = 0;
-    while let Some(sign) = find_byte(text, from, |byte| matches!(byte, b'=' | b':')) {
+    while let Some(sign) = find_byte(text, from, |byte| matches!(byte, b'=' | b':' | b'>')) {
         from = sign + 1;
         let Some(kind) = assigned_name(text, sign, names) else { continue };
         if let Some(value) = assigned_value(text, sign, kind) {
@@ -253,6 +257,8 @@ enum Reach {
     Word,
     /// To the end of the line, as a header does; or to the quote that stands before the header's name.
     Line(Option<u8>),
+    /// To the tag that ends the element.
+    Element,
 }
 
 /// Whether a sensitive name stands before the sign at `sign`.
@@ -271,8 +277,10 @@ fn assigned_name(text: &str, sign: usize, names: &SensitiveNames) -> Option<Reac
     let length = bytes.get(floor..end)?.iter().rev().take_while(|byte| is_name(byte)).count();
     let start = end - length;
     let name = text.get(start..end).filter(|name| !name.is_empty())?;
-    let squeezed = name.replace(['-', '_'], "").to_ascii_lowercase();
-    if matches!(&*squeezed, "authorization" | "proxyauthorization" | "cookie" | "setcookie") {
+    if bytes.get(sign) == Some(&b'>') {
+        return (before(start) == Some(b'<') && names.is_sensitive(name)).then_some(Reach::Element);
+    }
+    if HEADERS.iter().any(|header| name.eq_ignore_ascii_case(header)) {
         return Some(Reach::Line(before(start).filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))));
     }
     if names.is_sensitive(name) {
@@ -301,8 +309,13 @@ fn assigned_value(text: &str, sign: usize, reach: Reach) -> Option<Range<usize>>
             start += 1;
         }
     }
+    if reach != Reach::Element && matches!(at(start), Some(b'{' | b'[')) {
+        return Some(start..start + bracketed(bytes.get(start..)?));
+    }
     let backslashes = bytes.get(start..)?.iter().take_while(|byte| **byte == b'\\').count();
-    if let Some(quote @ (b'"' | b'\'' | b'`')) = at(start + backslashes) {
+    if reach != Reach::Element
+        && let Some(quote @ (b'"' | b'\'' | b'`')) = at(start + backslashes)
+    {
         let inside = start + backslashes + 1;
         let end = closing_quote(bytes.get(inside..)?, quote, backslashes).map_or_else(
             || find_byte(text, inside, |byte| byte == b'\n').unwrap_or(text.len()),
@@ -312,6 +325,7 @@ fn assigned_value(text: &str, sign: usize, reach: Reach) -> Option<Range<usize>>
     }
     let ends = |byte: u8| match reach {
         Reach::Line(quote) => matches!(byte, b'\n' | b'\r') || quote == Some(byte),
+        Reach::Element => byte == b'<',
         Reach::Word => byte.is_ascii_whitespace() || matches!(byte, b'&' | b';' | b'"' | b'\'' | b'`' | b'<' | b'>'),
     };
     let end = find_byte(text, start, ends).unwrap_or(text.len());
@@ -329,6 +343,20 @@ fn closing_quote(bytes: &[u8], quote: u8, backslashes: usize) -> Option<usize> {
         row = if *byte == b'\\' { row + 1 } else { 0 };
     }
     None
+}
+
+/// How far the object or list goes that starts here; all the way if it has no end.
+fn bracketed(bytes: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth <= 1 => return at + 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    bytes.len()
 }
 
 /// Sorted and without overlaps.

@@ -121,9 +121,15 @@ const MAX_LABEL_BYTES: usize = 64;
 /// The compiled words.
 #[derive(Debug, Clone)]
 pub(super) struct SensitiveNames {
-    long: Vec<String>,
-    short: Vec<String>,
+    long: WordList,
+    short: WordList,
     exceptions: Vec<Exception>,
+}
+
+/// Words by their first byte, so that a text is searched for all of them in one pass.
+#[derive(Debug, Clone)]
+struct WordList {
+    by_first_byte: Vec<Vec<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -169,13 +175,14 @@ impl SensitiveNames {
 
     /// Whether a member of that name holds a secret.
     pub(super) fn is_sensitive(&self, name: &str) -> bool {
-        self.has_long_word(name) || self.has_short_word(name)
+        let letters = letters(name);
+        // Most names have no such letters in them at all; only of the others are the words looked at.
+        self.has_long_word(&letters) || self.short.is_within(&letters) && self.has_short_word(name)
     }
 
     /// Whether the letters of a text end with a word that announces a secret wherever it stands.
     pub(super) fn ends_sensitive(&self, text: &str) -> bool {
-        let letters = letters(text);
-        self.long.iter().any(|word| letters.ends_with(word.as_str()))
+        self.long.ends(&letters(text))
     }
 
     /// Whether a text is the name of a secret, given as a value: `Authorization` in `{name: …, value: …}`.
@@ -198,19 +205,18 @@ impl SensitiveNames {
         labels
     }
 
-    fn has_long_word(&self, name: &str) -> bool {
-        let mut letters = letters(name);
-        let found = |letters: &str| self.long.iter().any(|word| letters.contains(word.as_str()));
-        if !found(&letters) {
+    fn has_long_word(&self, letters: &str) -> bool {
+        if !self.long.is_within(letters) {
             return false;
         }
+        let mut letters = letters.to_owned();
         for exception in &self.exceptions {
             if letters.contains(&exception.letters) {
                 // A space, so that what stood before and after does not become one word.
                 letters = letters.replace(&exception.letters, " ");
             }
         }
-        found(&letters)
+        self.long.is_within(&letters)
     }
 
     fn has_short_word(&self, name: &str) -> bool {
@@ -229,6 +235,43 @@ impl SensitiveNames {
             }
         }
         words.iter().any(|word| self.short.contains(word))
+    }
+}
+
+impl FromIterator<String> for WordList {
+    fn from_iter<I: IntoIterator<Item = String>>(words: I) -> Self {
+        let mut by_first_byte = vec![Vec::new(); 256];
+        for word in words {
+            let first = word.bytes().next().map(usize::from);
+            if let Some(list) = first.and_then(|first| by_first_byte.get_mut(first)) {
+                list.push(word);
+            }
+        }
+        Self { by_first_byte }
+    }
+}
+
+impl WordList {
+    fn starting_with(&self, byte: u8) -> &[String] {
+        self.by_first_byte.get(usize::from(byte)).map_or(&[], Vec::as_slice)
+    }
+
+    fn contains(&self, word: &str) -> bool {
+        word.bytes().next().is_some_and(|first| self.starting_with(first).iter().any(|ours| ours == word))
+    }
+
+    /// Whether one of the words stands anywhere in `text`.
+    fn is_within(&self, text: &str) -> bool {
+        let bytes = text.as_bytes();
+        bytes.iter().enumerate().any(|(at, first)| {
+            let rest = bytes.get(at..).unwrap_or_default();
+            self.starting_with(*first).iter().any(|word| rest.starts_with(word.as_bytes()))
+        })
+    }
+
+    /// Whether one of the words stands at the end of `text`.
+    fn ends(&self, text: &str) -> bool {
+        self.by_first_byte.iter().flatten().any(|word| text.ends_with(word.as_str()))
     }
 }
 

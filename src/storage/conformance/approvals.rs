@@ -130,7 +130,7 @@ pub(in super::super) async fn hostile_text_is_kept_as_it_is(fixture: Fixture) {
         let mut question = question_about(text);
         question.preview.json = text.to_owned();
         question.preview.omissions =
-            vec![Omission { pointer: text.to_owned(), kind: OmissionKind::Confusable, count: u64::MAX }];
+            vec![Omission { field: None, pointer: text.to_owned(), kind: OmissionKind::Confusable, count: u64::MAX }];
         question.message = text.to_owned();
         question.agent_note = Some(text.to_owned());
         question.policy_revision = text.to_owned();
