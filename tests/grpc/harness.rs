@@ -1,0 +1,335 @@
+//! A real sidecar on real SQLite files and free ports, with clocks that tests move, and clients for each door.
+
+use countersign::app::{self, Running};
+use countersign::auth::token::TokenHash;
+use countersign::auth::{AgentBounds, Caller, Callers, Powers};
+use countersign::client::{self, Authenticated, Bearer};
+use countersign::clock::{Clock, ManualClock};
+use countersign::config::{Config, Overrides};
+use countersign::domain::pattern::Pattern;
+use countersign::domain::text::Identifier;
+use countersign::domain::time::Timestamp;
+use countersign::proto::agent_service_client::AgentServiceClient;
+use countersign::proto::approver_service_client::ApproverServiceClient;
+use countersign::proto::operator_service_client::OperatorServiceClient;
+use countersign::proto::{
+    Approval, AuditRecord, ConsumeRequest, ConsumeResponse, DecideRequest, Invocation, ListAuditRecordsRequest,
+    Objective, RequestApprovalRequest, RequestApprovalResponse, Verdict,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+/// The start of every test's time: 2026-01-01T00:00:00Z.
+pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// Reads run, writes ask the owner, admin asks two of finance; mail that leaves asks the owner and one of finance.
+pub const POLICY: &str = r#"
+version: countersign.policy/v1
+groups: { finance: [dana, eve, finn], security: [sam] }
+connectors:
+  gmail:
+    agents: [assistant, "other-*"]
+    ceiling: admin
+    actions:
+      GMAIL_FETCH_EMAILS: { scope: read, curated: true, tags: [readOnlyHint] }
+      GMAIL_SEND_EMAIL: { scope: write, curated: true, tags: [createHint] }
+      GMAIL_REPLY: { scope: write, curated: true, tags: [createHint] }
+      GMAIL_DELETE_EMAIL: { scope: admin, curated: true, tags: [destructiveHint] }
+    rules:
+      - name: never-to-the-press
+        actions: ["GMAIL_SEND_*"]
+        when: "has(args.to) && args.to.endsWith('@press.example')"
+        effect: deny
+      - name: deletion
+        actions: [GMAIL_DELETE_EMAIL]
+        effect: confirm
+        approvers: [{ any_of: ["group:finance"], quorum: 2 }]
+  outlook:
+    ceiling: write
+    actions:
+      GMAIL_SEND_EMAIL: { scope: write, curated: true }
+  calendar:
+    ceiling: write
+    confirm: never
+    accounts: none
+    actions:
+      ADD_EVENT: { scope: write, curated: true }
+  off:
+    enabled: false
+"#;
+
+/// A folder of its own for each test, removed at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A sidecar under test. The callers: `runtime` (any agent and principal), `tenant-a` and `tenant-b` (the agent
+/// `assistant` for one principal each), `chat` (asserts anybody), `dana` and `eve` (persons), `team` (asserts `team-*`),
+/// `ops`.
+pub struct Sidecar {
+    pub clock: Arc<ManualClock>,
+    folder: Arc<Folder>,
+    policy: String,
+    limits: (u32, u32),
+    running: Option<Running>,
+}
+
+/// The token of a caller of the harness.
+pub fn token(caller: &str) -> String {
+    format!("cst_test_token_of_{caller}_0123456789")
+}
+
+fn callers() -> Callers {
+    let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
+    let id = |text: &str| Identifier::parse(text).unwrap();
+    let agent = |agents: &[&str], principals: &[&str]| {
+        Powers::Agent(AgentBounds { agents: patterns(agents), principals: patterns(principals) })
+    };
+    let all = [
+        ("runtime", agent(&["*"], &["*"])),
+        ("runtime-2", agent(&["*"], &["*"])),
+        ("tenant-a", agent(&["assistant"], &["tenant-a"])),
+        ("tenant-b", agent(&["assistant"], &["tenant-b"])),
+        ("nobody", agent(&[], &[])),
+        ("chat", Powers::Asserts(patterns(&["*"]))),
+        ("team", Powers::Asserts(patterns(&["team-*"]))),
+        ("dana", Powers::Person(id("dana"))),
+        ("eve", Powers::Person(id("eve"))),
+        ("ops", Powers::Operator),
+    ];
+    Callers::new(
+        all.into_iter()
+            .map(|(name, powers)| (TokenHash::of(token(name).as_bytes()), Caller { name: id(name), powers }))
+            .collect(),
+    )
+}
+
+impl Sidecar {
+    pub async fn start() -> Self {
+        Self::under(POLICY).await
+    }
+
+    pub async fn under(policy: &str) -> Self {
+        Self::with(policy, (100, 1_000)).await
+    }
+
+    pub async fn with(policy: &str, limits: (u32, u32)) -> Self {
+        let mut sidecar = Self {
+            clock: Arc::new(ManualClock::at(START)),
+            folder: Arc::new(Folder::new()),
+            policy: policy.to_owned(),
+            limits,
+            running: None,
+        };
+        sidecar.run().await;
+        sidecar
+    }
+
+    async fn run(&mut self) {
+        let folder = self.folder.path();
+        let policy = folder.join("policy.yaml");
+        std::fs::write(&policy, &self.policy).unwrap();
+        let overrides = Overrides {
+            listen: Some("127.0.0.1:0".to_owned()),
+            health_listen: Some("127.0.0.1:0".to_owned()),
+            policy: Some(policy),
+            sqlite: Some(folder.join("countersign.db")),
+            reflection: Some(true),
+            ..Overrides::default()
+        };
+        let mut config = Config::load(None, &overrides).unwrap();
+        config.callers = callers();
+        config.open_limits.per_principal = self.limits.0;
+        config.open_limits.per_agent = self.limits.1;
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        self.running = Some(app::start(&config, clock).await.unwrap());
+    }
+
+    /// Stops it in order and starts it again over the same files.
+    pub async fn restart(&mut self) {
+        self.stop().await;
+        self.run().await;
+    }
+
+    /// Stops it and starts it again over the same files, under another policy.
+    pub async fn restart_under(&mut self, policy: &str) {
+        self.policy = policy.to_owned();
+        self.restart().await;
+    }
+
+    pub async fn stop(&mut self) -> bool {
+        self.running.take().unwrap().stop().await
+    }
+
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn channel(&self) -> Channel {
+        client::channel(self.running().address()).unwrap()
+    }
+
+    pub fn agent(&self) -> AgentServiceClient<Authenticated> {
+        self.agent_as("runtime")
+    }
+
+    pub fn agent_as(&self, caller: &str) -> AgentServiceClient<Authenticated> {
+        client::agent(self.channel(), Bearer::new(&token(caller)).unwrap())
+    }
+
+    pub fn approver(&self) -> ApproverServiceClient<Authenticated> {
+        self.approver_as("chat")
+    }
+
+    pub fn approver_as(&self, caller: &str) -> ApproverServiceClient<Authenticated> {
+        client::approver(self.channel(), Bearer::new(&token(caller)).unwrap())
+    }
+
+    pub fn operator(&self) -> OperatorServiceClient<Authenticated> {
+        client::operator(self.channel(), Bearer::new(&token("ops")).unwrap())
+    }
+
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    /// Asks, and expects an approval with its token.
+    pub async fn ask(&self, invocation: Invocation) -> (Approval, String) {
+        let answer = self.request(invocation).await.unwrap();
+        (answer.approval.unwrap(), answer.consume_token)
+    }
+
+    pub async fn request(&self, invocation: Invocation) -> Result<RequestApprovalResponse, Status> {
+        let request = RequestApprovalRequest { invocation: Some(invocation), ..RequestApprovalRequest::default() };
+        self.agent().request_approval(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub async fn decide(&self, person: &str, approval: &str, verdict: Verdict) -> Result<Approval, Status> {
+        let request = DecideRequest {
+            approval_id: approval.to_owned(),
+            principal: person.to_owned(),
+            verdict: verdict.into(),
+            ..DecideRequest::default()
+        };
+        Ok(self.approver().decide(request).await?.into_inner().approval.unwrap())
+    }
+
+    /// Asks, has the owner approve, and hands out approval and token.
+    pub async fn approved(&self, invocation: Invocation) -> (Approval, String) {
+        let owner = invocation.principal.clone();
+        let (approval, token) = self.ask(invocation).await;
+        let approval = self.decide(&owner, &approval.id, Verdict::Approve).await.unwrap();
+        (approval, token)
+    }
+
+    pub async fn consume(&self, token: &str, invocation: Invocation) -> Result<ConsumeResponse, Status> {
+        self.attempt(token, &new_attempt(), invocation).await
+    }
+
+    pub async fn attempt(
+        &self,
+        token: &str,
+        attempt: &str,
+        invocation: Invocation,
+    ) -> Result<ConsumeResponse, Status> {
+        let request = ConsumeRequest {
+            consume_token: token.to_owned(),
+            attempt_id: attempt.to_owned(),
+            invocation: Some(invocation),
+            retry_of: String::new(),
+        };
+        self.agent().consume(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// The audit of one approval, oldest first.
+    pub async fn audit_of(&self, approval: &str) -> Vec<AuditRecord> {
+        let request = ListAuditRecordsRequest { approval_id: approval.to_owned(), ..Default::default() };
+        let mut records = self.operator().list_audit_records(request).await.unwrap().into_inner().records;
+        records.reverse();
+        records
+    }
+
+    /// The whole audit, oldest first.
+    pub async fn audit(&self) -> Vec<AuditRecord> {
+        self.audit_of("").await
+    }
+}
+
+pub fn new_attempt() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// The reviewed email of the vectors, asked by `olga`'s assistant.
+pub fn email() -> Invocation {
+    Invocation {
+        principal: "olga".to_owned(),
+        agent: "assistant".to_owned(),
+        conversation: "conversation-1".to_owned(),
+        connector: "gmail".to_owned(),
+        account: "work-mailbox-a".to_owned(),
+        connection: "connection-1".to_owned(),
+        action: "GMAIL_SEND_EMAIL".to_owned(),
+        arguments_json: r#"{"to":"a@example.com","body":"Hello"}"#.to_owned(),
+        objective: Some(Objective { transcript: "t1".to_owned(), id: "input-1".to_owned(), revision: 1 }),
+        tool_definition_digest: String::new(),
+        labels: [("ticket".to_owned(), "T-1".to_owned())].into(),
+    }
+}
+
+/// An invocation that the policy allows as it is.
+pub fn fetch() -> Invocation {
+    Invocation { action: "GMAIL_FETCH_EMAILS".to_owned(), ..email() }
+}
+
+/// An invocation that asks two of finance.
+pub fn deletion() -> Invocation {
+    Invocation { action: "GMAIL_DELETE_EMAIL".to_owned(), ..email() }
+}
+
+/// The stable reason of a refusal. Every one has one.
+pub fn reason(status: &Status) -> String {
+    let info = status.get_details_error_info().unwrap_or_else(|| panic!("no ErrorInfo in {status:?}"));
+    assert_eq!(info.domain, "countersign.v1");
+    info.reason
+}
+
+/// One dynamic value of a refusal.
+pub fn told(status: &Status, key: &str) -> String {
+    status.get_details_error_info().unwrap().metadata.get(key).cloned().unwrap_or_default()
+}
+
+/// Checks that a call was refused with this code and reason.
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code, why: &str) -> Status {
+    let status = result.expect_err(why);
+    assert_eq!((status.code(), reason(&status).as_str()), (code, why), "{status:?}");
+    status
+}
