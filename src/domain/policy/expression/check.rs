@@ -12,17 +12,8 @@ use super::limits::{MAX_DEPTH, MAX_NODES};
 use super::pattern;
 use super::problem::{ExpressionProblem, Place};
 use super::times::parse_offset;
+use super::types::{Type, is_operator, result_of, symbol};
 use super::value::{Text, Value};
-
-/// What is known at load of a node's value.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Type {
-    /// Only the request will tell.
-    Any,
-    /// Anything but a list.
-    Of(Kind),
-    List(Box<Type>),
-}
 
 /// A checked node.
 struct Checked {
@@ -45,30 +36,6 @@ pub(super) fn check(parsed: &IdedExpr, source: &SourceInfo) -> Result<Node> {
             let message = format!("an expression has to be a bool, and this is {}", kind.described());
             Err(ExpressionProblem::whole(message))
         }
-    }
-}
-
-impl Type {
-    fn kind(&self) -> Option<Kind> {
-        match self {
-            Self::Any => None,
-            Self::Of(kind) => Some(*kind),
-            Self::List(_) => Some(Kind::List),
-        }
-    }
-
-    fn of_kind(kind: Kind) -> Self {
-        if kind == Kind::List { Self::List(Box::new(Self::Any)) } else { Self::Of(kind) }
-    }
-
-    /// What is known of a value that is of either type.
-    fn or(self, other: Self) -> Self {
-        if self == other { self } else { Self::Any }
-    }
-
-    /// Whether it may turn out to be one of these.
-    fn may_be(&self, kinds: &[Kind]) -> bool {
-        self.kind().is_none_or(|kind| kinds.contains(&kind))
     }
 }
 
@@ -195,6 +162,9 @@ impl Checker<'_> {
                 let of = operand.of.clone();
                 self.operation(parsed, operand.is_constant(), NodeKind::Negate(operand.boxed()), of)
             }
+            (None, _) if name == names::OPT_INDEX || name == names::OPT_SELECT => {
+                self.problem(parsed, "optional values are not available: ask with `has` first")
+            }
             (None, [left, right]) if is_operator(name) => self.binary(parsed, name, left, right),
             (None, arguments) if name == names::HAS => self.has(parsed, arguments),
             (Some(range), arguments) if fold_named(name).is_some() => {
@@ -218,7 +188,7 @@ impl Checker<'_> {
         let (condition, then, otherwise) = (self.check(condition)?, self.check(then)?, self.check(otherwise)?);
         self.expect(parsed, &condition, &[Kind::Bool], "`?`")?;
         let constant = condition.is_constant() && then.is_constant() && otherwise.is_constant();
-        let of = then.of.clone().or(otherwise.of.clone());
+        let of = then.of.clone().or(&otherwise.of);
         let kind = NodeKind::Choice { condition: condition.boxed(), then: then.boxed(), otherwise: otherwise.boxed() };
         self.operation(parsed, constant, kind, of)
     }
@@ -226,7 +196,7 @@ impl Checker<'_> {
     fn binary(&mut self, parsed: &IdedExpr, name: &str, left: &IdedExpr, right: &IdedExpr) -> Result<Checked> {
         let (left, right) = (self.check(left)?, self.check(right)?);
         let constant = left.is_constant() && right.is_constant();
-        let of = match self.result_of(name, &left.of, &right.of) {
+        let of = match result_of(name, &left.of, &right.of) {
             Some(of) => of,
             None => {
                 let kind = |of: &Type| of.kind().map_or("a value of any type", Kind::described);
@@ -255,64 +225,6 @@ impl Checker<'_> {
             _ => return self.problem(parsed, "this part was not understood"),
         };
         self.operation(parsed, constant, kind, of)
-    }
-
-    /// The type of an operator's result; absent where it is not defined for these.
-    fn result_of(&self, name: &str, left: &Type, right: &Type) -> Option<Type> {
-        use Kind::{Bool, Double, Duration, Int, List, Map, String, Timestamp};
-        let both = |kinds: &[Kind]| left.may_be(kinds) && right.may_be(kinds);
-        let same = match (left.kind(), right.kind()) {
-            (Some(left), Some(right)) => left == right,
-            _ => true,
-        };
-        let numbers = both(&[Int, Double]);
-        match name {
-            names::LOGICAL_OR | names::LOGICAL_AND => both(&[Bool]).then_some(Type::Of(Bool)),
-            names::EQUALS | names::NOT_EQUALS => (same || numbers).then_some(Type::Of(Bool)),
-            names::LESS | names::LESS_EQUALS | names::GREATER | names::GREATER_EQUALS => {
-                let ordered = both(&[Bool, Int, Double, String, Timestamp, Duration]);
-                (ordered && (same || numbers)).then_some(Type::Of(Bool))
-            }
-            names::IN => {
-                let in_map = right.may_be(&[Map]) && left.may_be(&[String]);
-                let in_list = match right {
-                    Type::List(element) => self.result_of(names::EQUALS, left, element).is_some(),
-                    Type::Any => true,
-                    Type::Of(_) => false,
-                };
-                (in_map || in_list).then_some(Type::Of(Bool))
-            }
-            names::INDEX => match (left, right) {
-                (Type::List(element), index) if index.may_be(&[Int]) => Some((**element).clone()),
-                (Type::Any, index) => index.may_be(&[Int, String]).then_some(Type::Any),
-                (map, index) => (map.may_be(&[Map]) && index.may_be(&[String])).then_some(Type::Any),
-            },
-            names::ADD => match (left, right) {
-                (Type::List(left), Type::List(right)) => {
-                    Some(Type::List(Box::new((**left).clone().or((**right).clone()))))
-                }
-                (Type::Of(Timestamp), Type::Of(Duration)) | (Type::Of(Duration), Type::Of(Timestamp)) => {
-                    Some(Type::Of(Timestamp))
-                }
-                (Type::Any, other) | (other, Type::Any) => {
-                    other.may_be(&[Int, Double, String, List, Timestamp, Duration]).then_some(Type::Any)
-                }
-                _ => (same && both(&[Int, Double, String, Duration])).then(|| left.clone()),
-            },
-            names::SUBSTRACT => match (left, right) {
-                (Type::Of(Timestamp), Type::Of(Timestamp)) => Some(Type::Of(Duration)),
-                (Type::Of(Timestamp), Type::Of(Duration)) => Some(Type::Of(Timestamp)),
-                (Type::Any, other) | (other, Type::Any) => {
-                    other.may_be(&[Int, Double, Timestamp, Duration]).then_some(Type::Any)
-                }
-                _ => (same && both(&[Int, Double, Duration])).then(|| left.clone()),
-            },
-            names::MULTIPLY | names::DIVIDE => {
-                (same && numbers).then(|| if left.kind().is_some() { left.clone() } else { right.clone() })
-            }
-            names::MODULO => both(&[Int]).then_some(Type::Of(Int)),
-            _ => None,
-        }
     }
 
     fn has(&mut self, parsed: &IdedExpr, arguments: &[IdedExpr]) -> Result<Checked> {
@@ -384,7 +296,7 @@ impl Checker<'_> {
         };
         self.nodes += 1;
         let pattern = match pattern::compile(text.inner()) {
-            Ok(pattern) => Box::new(pattern),
+            Ok(pattern) => pattern,
             Err(message) => return self.problem(literal, message),
         };
         let constant = operand.is_constant();
@@ -474,7 +386,11 @@ impl Checker<'_> {
         }
         let elements = list.elements.iter().map(|element| self.check(element)).collect::<Result<Vec<_>>>()?;
         let constant = elements.iter().all(Checked::is_constant);
-        let of = elements.iter().map(|element| element.of.clone()).reduce(Type::or).unwrap_or(Type::Any);
+        let of = elements
+            .iter()
+            .map(|element| element.of.clone())
+            .reduce(|left, right| left.or(&right))
+            .unwrap_or(Type::Any);
         let elements = elements.into_iter().map(|element| element.node).collect();
         self.operation(parsed, constant, NodeKind::List(elements), Type::List(Box::new(of)))
     }
@@ -543,20 +459,6 @@ fn fold_named(name: &str) -> Option<FoldKind> {
         names::FILTER => Some(FoldKind::Filter),
         names::MAP => Some(FoldKind::Map),
         _ => None,
-    }
-}
-
-/// A binary operator's name is what stands between its two places; names of functions never hold an underscore there.
-fn is_operator(name: &str) -> bool {
-    (name.starts_with('_') && name.ends_with(['_', ']'])) || name == names::IN
-}
-
-/// An operator as it is written.
-fn symbol(name: &str) -> &str {
-    match name {
-        names::IN => "in",
-        names::INDEX => "[]",
-        name => name.trim_matches('_'),
     }
 }
 

@@ -1,12 +1,15 @@
 //! Evaluates a checked expression over borrowed facts, within a budget.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not defined for a type is a type error, whichever type it is"
+)]
 
 use std::cmp::Ordering;
-
-use regex::Regex;
 
 use super::facts::Facts;
 use super::functions::{self, Function, Part};
 use super::limits::MAX_ELEMENTS;
+use super::pattern::Pattern;
 use super::problem::{Fault, Reason};
 use super::times::Offset;
 use super::value::{Item, List, Map, Meter, Text, Value};
@@ -79,7 +82,7 @@ pub(super) enum NodeKind {
     },
     Matches {
         operand: Box<Node>,
-        pattern: Box<Regex>,
+        pattern: Pattern,
     },
     List(Vec<Node>),
     Map(Vec<(Box<str>, Node)>),
@@ -211,8 +214,7 @@ impl<'a> Evaluator<'a> {
                 let Value::Text(text) = self.evaluate(operand)? else {
                     return Err(at(Reason::WrongType));
                 };
-                self.meter.spend_length(text.len(), 8).map_err(at)?;
-                Ok(Value::Bool(pattern.is_match(&text)))
+                pattern.is_found_in(&text, &mut self.meter).map(Value::Bool).map_err(at)
             }
             NodeKind::List(elements) => {
                 let elements = elements.iter().map(|element| self.evaluate(element)).collect::<Result<Vec<_>, _>>()?;
@@ -294,16 +296,10 @@ impl<'a> Evaluator<'a> {
     /// An element of a list, or a key of a map.
     fn is_in(&mut self, element: &Value<'a>, container: &Value<'a>) -> Result<bool, Reason> {
         match (container, element) {
-            (Value::List(list), element) => {
-                self.meter.spend_length(list.len(), 4)?;
-                for item in list.items() {
-                    if item.read()?.equals(element, &mut self.meter)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }
+            (Value::List(list), element) => list.contains(element, &mut self.meter),
             (Value::Map(map), Value::Text(name)) => Ok(map.get(name, &mut self.meter)?.is_some()),
+            // What could be a key of some map, and here never is one.
+            (Value::Map(_), Value::Bool(_) | Value::Int(_) | Value::Double(_)) => Ok(false),
             _ => Err(Reason::WrongType),
         }
     }

@@ -1,4 +1,8 @@
 //! The functions that an expression may call, and nothing else: their names, what they take, and what they do.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not defined for a type is a type error, whichever type it is"
+)]
 
 use super::limits::MAX_BUILT_BYTES;
 use super::problem::Reason;

@@ -21,12 +21,19 @@ pub const MAX_ELEMENTS: usize = 1_000;
 /// Bytes of a string that an expression builds: as much as the arguments may have altogether.
 pub const MAX_BUILT_BYTES: usize = 256 * 1024;
 
-/// Steps of one evaluation: about one for each node evaluated, each 64 bytes of text looked at or copied, each 8 bytes
-/// given to a regular expression, each 32 members searched. That is a few milliseconds at the very worst.
+/// Steps of one evaluation: one for each node evaluated and each pair of values compared within a list or map, each two
+/// elements searched, each 32 members searched, each 32 bytes of text looked at or copied, each 16 bytes given to a
+/// regular expression (more where it has no small automaton). Altogether some 10 to 20 ms at the very worst.
 pub const MAX_STEPS: u64 = 250_000;
 
-/// Bytes of a compiled regular expression: the time to match grows with it.
-pub const MAX_PATTERN_BYTES: usize = 256 * 1024;
+/// Bytes of a compiled regular expression.
+pub const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+
+/// Bytes of the deterministic automaton that a regular expression becomes where it fits.
+pub const MAX_AUTOMATON_BYTES: usize = 1024 * 1024;
+
+/// Bytes that making that automaton may take: the time that a load may spend on one pattern grows with it.
+pub const MAX_AUTOMATON_BUILD_BYTES: usize = 2 * 1024 * 1024;
 
 /// Groups of a regular expression within each other.
 pub const MAX_PATTERN_NESTING: u32 = 32;

@@ -26,6 +26,8 @@
 //! - Doubles are finite: where IEEE 754 would answer infinity or not-a-number, there is an error.
 //! - `||`, `&&`, `exists` and `all` pass over an error where the other side alone decides (`true || error` is true,
 //!   `false && error` is false, in either order), as CEL has it, but never over a limit that was hit.
+//! - `in` reads a list up to the element that it finds; `==` reads lists of one length, and the members that maps of one
+//!   size have in common, to the end.
 //! - Comparing types that can be told at load to differ is refused there. At run time, values of different types are
 //!   not equal (`1 == 1.0` is), and have no order.
 //! - `\d`, `\w`, `\s` and `\b` in `matches` are ASCII, as in RE2. There is no case folding (but for `(?i)` in a pattern)
@@ -40,6 +42,7 @@ mod pattern;
 mod problem;
 mod scan;
 mod times;
+mod types;
 mod value;
 
 #[cfg(test)]
@@ -47,6 +50,7 @@ mod tests;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 
 use cel::Env;
@@ -59,10 +63,11 @@ use limits::{MAX_PARSER_DEPTH, PARSER_STACK_BYTES};
 use problem::Fault;
 use value::Value;
 
-/// A compiled `when`.
+/// A compiled `when`. A copy shares what was compiled; two are equal where their texts are.
+#[derive(Clone)]
 pub struct Expression {
-    source: Box<str>,
-    root: Node,
+    source: Arc<str>,
+    root: Arc<Node>,
 }
 
 impl Expression {
@@ -80,7 +85,7 @@ impl Expression {
             .spawn(move || parse_and_check(&owned))
             .map_err(|error| ExpressionProblem::whole(format!("no thread to compile it on: {error}")))?;
         let root = parsing.join().unwrap_or_else(|_| Err(ExpressionProblem::whole("the parser failed on it")))?;
-        Ok(Self { source: source.into(), root })
+        Ok(Self { source: source.into(), root: Arc::new(root) })
     }
 
     /// The text that it was compiled from.
@@ -104,12 +109,21 @@ impl Expression {
     }
 
     fn evaluate(&self, facts: &Facts<'_>) -> Result<bool, Fault> {
-        match Evaluator::new(Some(facts)).evaluate(&self.root)? {
-            Value::Bool(matches) => Ok(matches),
-            _ => Err(Fault { reason: Reason::NotBool, offset: self.root.offset }),
-        }
+        let value = Evaluator::new(Some(facts)).evaluate(&self.root)?;
+        let Value::Bool(matches) = value else {
+            return Err(Fault { reason: Reason::NotBool, offset: self.root.offset });
+        };
+        Ok(matches)
     }
 }
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for Expression {}
 
 impl fmt::Debug for Expression {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,11 +139,24 @@ fn parse_and_check(source: &str) -> Result<Node, ExpressionProblem> {
         let Some(first) = errors.errors.first() else {
             return ExpressionProblem::whole("this is not an expression");
         };
-        let message = first.msg.trim_start_matches("Syntax error: ").to_owned();
+        let message = in_words(&first.msg);
         match (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) {
             (Ok(line @ 1..), Ok(column @ 1..)) => ExpressionProblem::at(Place { line, column }, message),
             _ => ExpressionProblem::whole(message),
         }
     })?;
     check::check(&parsed, &positions)
+}
+
+/// The parser's message, without the list of everything that would have fitted.
+fn in_words(message: &str) -> String {
+    let message = message.trim_start_matches("Syntax error: ");
+    let message = message.split_once(" expecting {").map_or(message, |(before, _)| before);
+    if message.contains("'<EOF>'") {
+        "the expression ends too early".to_owned()
+    } else if message.starts_with("Incomplete") {
+        "this part is not complete".to_owned()
+    } else {
+        message.replace("mismatched input", "unexpected").replace("extraneous input", "unexpected")
+    }
 }

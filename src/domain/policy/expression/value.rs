@@ -73,13 +73,9 @@ impl Meter {
         self.spend(u64::try_from(length.checked_div(unit).unwrap_or(length)).unwrap_or(u64::MAX))
     }
 
+    /// Text that is looked at or copied.
     pub fn spend_text(&mut self, text: &str) -> Result<(), Reason> {
-        self.spend_length(text.len(), 64)
-    }
-
-    #[cfg(test)]
-    pub fn spent(&self) -> u64 {
-        MAX_STEPS - self.left
+        self.spend_length(text.len(), 32)
     }
 }
 
@@ -92,10 +88,12 @@ impl<'a> Value<'a> {
         Ok(match json {
             Json::Null => Self::Null,
             Json::Bool(value) => Self::Bool(*value),
-            Json::Number(number) => match (number.as_i64(), number.as_double()) {
-                (Some(int), _) => Self::Int(int),
-                (None, Some(double)) if double.is_finite() => Self::Double(double),
-                (None, _) => return Err(Reason::NumberNotExact),
+            Json::Number(number) => match number.as_i64() {
+                Some(int) => Self::Int(int),
+                None => match number.as_double() {
+                    Some(double) if double.is_finite() => Self::Double(double),
+                    _ => return Err(Reason::NumberNotExact),
+                },
             },
             Json::String(text) => Self::Text(Text::Borrowed(text)),
             Json::Array(elements) => Self::List(List::Json(elements)),
@@ -133,8 +131,11 @@ impl<'a> Value<'a> {
 
     /// CEL's `==`: numbers by value across types, lists and maps by their elements; different types are not equal.
     ///
+    /// Two lists of one length, or the members of one name in two maps of one size, are compared to the end also after
+    /// a difference, so that an error does not depend on the order in which members stand or sides are written.
+    ///
     /// # Errors
-    /// A number that is not exact, among what had to be compared; `TooMuchWork`.
+    /// A number that is not exact, among what is compared; `TooMuchWork`.
     pub fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Reason> {
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -171,7 +172,7 @@ impl<'a> Value<'a> {
             (Self::Int(int), Self::Double(double)) => compare_int_to_double(*int, *double),
             (Self::Double(double), Self::Int(int)) => compare_int_to_double(*int, *double).reverse(),
             (Self::Text(left), Self::Text(right)) => {
-                meter.spend_length(left.len().min(right.len()), 64)?;
+                meter.spend_length(left.len().min(right.len()), 32)?;
                 left.cmp(right)
             }
             (Self::Instant(left), Self::Instant(right)) => left.cmp(right),
@@ -248,18 +249,42 @@ impl<'a> List<'a> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
+    /// Whether an element equals this value; those after it are not read.
+    ///
+    /// # Errors
+    /// An element before it that is not exact; `TooMuchWork`.
+    pub fn contains(&self, value: &Value<'_>, meter: &mut Meter) -> Result<bool, Reason> {
+        meter.spend_length(self.len(), 2)?;
+        match self {
+            Self::Json(elements) => any(elements.iter(), |element| Value::read(element)?.equals(value, meter)),
+            Self::Strings(elements) => {
+                any(elements.iter(), |element| Value::Text(Text::Borrowed(element.as_str())).equals(value, meter))
+            }
+            Self::Built(elements) => any(elements.iter(), |element| element.equals(value, meter)),
+        }
+    }
+
     fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Reason> {
         if self.len() != other.len() {
             return Ok(false);
         }
+        let mut equal = true;
         for (left, right) in self.items().zip(other.items()) {
             meter.spend(1)?;
-            if !left.read()?.equals(&right.read()?, meter)? {
-                return Ok(false);
-            }
+            equal &= left.read()?.equals(&right.read()?, meter)?;
         }
-        Ok(true)
+        Ok(equal)
     }
+}
+
+/// Whether one of these is; the first error before it ends the search.
+fn any<T>(elements: impl Iterator<Item = T>, mut is: impl FnMut(T) -> Result<bool, Reason>) -> Result<bool, Reason> {
+    for element in elements {
+        if is(element)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl<'a> Map<'a> {
@@ -300,16 +325,21 @@ impl<'a> Map<'a> {
         if self.len() != other.len() {
             return Ok(false);
         }
-        for (name, left) in self.entries() {
+        let mut equal = true;
+        for (index, (name, left)) in self.entries().enumerate() {
             meter.spend(1)?;
-            let Some(right) = other.get(&name, meter)? else {
-                return Ok(false);
+            // Members mostly stand in the same order.
+            let neighbour = other.entry(index).filter(|(other, _)| **other == *name).map(|(_, item)| item);
+            let right = match neighbour {
+                Some(item) => Some(item),
+                None => other.get(&name, meter)?,
             };
-            if !left.read()?.equals(&right.read()?, meter)? {
-                return Ok(false);
-            }
+            equal &= match right {
+                Some(right) => left.read()?.equals(&right.read()?, meter)?,
+                None => false,
+            };
         }
-        Ok(true)
+        Ok(equal)
     }
 }
 

@@ -55,6 +55,11 @@ fn a_problem_names_its_place_and_the_way_out() {
         ("{principal: 1} == args", "column 2: the keys of a map have to be literal strings"),
         ("args.x == b'a'", "column 11: bytes are not available: arguments never are bytes"),
         ("args.x == 1u", "column 11: unsigned integers are not available: leave out the u"),
+        ("args[?'x'] == 1", "column 5: optional values are not available: ask with `has` first"),
+        ("args.x ==", "column 10: the expression ends too early"),
+        ("(args.x == 1", "column 13: the expression ends too early"),
+        ("args.x ? true", "column 1: this part is not complete"),
+        ("args.x not in tags", "column 8: unexpected 'not'"),
         ("Foo{a: 1} == args", "column 4: messages are not available: write a map"),
     ] {
         assert_eq!(refusal(source), problem, "{source}");
@@ -239,6 +244,8 @@ fn debug_shows_the_source_and_an_expression_crosses_threads() {
     let expression = crosses(compile("args.x == 1"));
     assert_eq!(format!("{expression:?}"), "Expression(\"args.x == 1\")");
     assert_eq!(expression.source(), "args.x == 1");
+    assert_eq!(expression.clone(), expression);
+    assert_ne!(expression, compile("args.x == 2"));
 }
 
 #[test]

@@ -185,6 +185,7 @@ fn what_is_missing_is_an_error_unless_it_is_asked_for() {
         "'a' in args && !('c' in args)",
         "!has(args.c) || args.c.d == 1",
         "args['a']['b'] == null",
+        "!(1 in args.a) && !(true in args.a)",
     ] {
         holds(source, &arguments);
     }
@@ -200,7 +201,7 @@ fn what_is_missing_is_an_error_unless_it_is_asked_for() {
         ("args.l[-1] == 1", Reason::IndexOutOfRange),
         ("args.l['0'] == 1", Reason::WrongType),
         ("args.a[0] == 1", Reason::WrongType),
-        ("1 in args.a", Reason::WrongType),
+        ("null in args.a", Reason::WrongType),
         ("1 in args.l[0]", Reason::WrongType),
     ] {
         fails(source, &arguments, reason);
