@@ -162,3 +162,25 @@ pub struct AuditRecord {
     /// What happened.
     pub event: AuditEvent,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::AuditKind;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn kinds_are_read_from_the_words_they_are_written_as_and_from_no_others() {
+        for kind in AuditKind::ALL {
+            assert_eq!(AuditKind::parse(kind.as_str()), Some(kind));
+        }
+        for text in ["", "approval", "Approval.Requested", "approval.requested ", "approval_requested"] {
+            assert_eq!(AuditKind::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_kinds_share_a_word() {
+        let words: BTreeSet<&str> = AuditKind::ALL.into_iter().map(AuditKind::as_str).collect();
+        assert_eq!(words.len(), AuditKind::ALL.len());
+    }
+}

@@ -191,3 +191,28 @@ pub struct PolicyAnswer {
     /// The revision of the policy that answered.
     pub policy_revision: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, PolicyReason};
+
+    #[test]
+    fn reasons_and_effects_are_read_from_the_words_they_are_written_as_and_from_no_others() {
+        for reason in PolicyReason::ALL {
+            assert_eq!(PolicyReason::parse(reason.as_str()), Some(reason));
+        }
+        for effect in [Effect::Confirm, Effect::Deny] {
+            assert_eq!(Effect::parse(effect.as_str()), Some(effect));
+        }
+        for text in ["", "allowed", "ALLOW", "ALLOWED ", "Deny", "DENY", "allow"] {
+            assert_eq!((PolicyReason::parse(text), Effect::parse(text)), (None, None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_reasons_stand_in_the_order_of_the_checks() {
+        assert!(PolicyReason::ALL.is_sorted());
+        assert_eq!(PolicyReason::ALL.first(), Some(&PolicyReason::ConnectorUnknown));
+        assert_eq!(PolicyReason::ALL.last(), Some(&PolicyReason::Allowed));
+    }
+}
