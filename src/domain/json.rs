@@ -390,10 +390,3 @@ pub(super) mod tests {
         number
     }
 }
-
-/// Without what it holds: it is somebody's arguments.
-impl std::fmt::Debug for Json {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Json(..)")
-    }
-}

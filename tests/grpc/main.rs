@@ -1,6 +1,9 @@
 //! The product through its doors: a real sidecar, real gRPC, real SQLite files. Nothing of ours is mocked; time is moved, not
 //! waited for.
 
+// A test that cannot go on says so by panicking, also in the functions that tests share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
 mod consume;
 mod harness;
 mod story;
