@@ -1,0 +1,93 @@
+//! What the README claims is so: its samples are read by the product, and its tables are complete.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use countersign::config::{Config, Overrides};
+use countersign::domain::approval::StateName;
+use countersign::domain::audit::AuditKind;
+use countersign::domain::decision::PolicyReason;
+use countersign::domain::invocation::Binding;
+use countersign::policy_files::load_policy;
+use prost::Message as _;
+use std::path::{Path, PathBuf};
+
+fn readme() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
+}
+
+fn blocks(language: &str) -> Vec<String> {
+    let text = readme();
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("countersign-readme-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn the_configuration_sample_holds_together_and_says_the_defaults() {
+    let folder = folder("config");
+    let samples = blocks("toml");
+    assert_eq!(samples.len(), 1);
+    std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    std::fs::write(folder.join("empty.toml"), "").unwrap();
+    let defaults = Config::load(Some(&folder.join("empty.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.listen, defaults.listen);
+    assert_eq!(config.health_listen, defaults.health_listen);
+    assert_eq!(config.policy, defaults.policy);
+    assert_eq!(config.grace_period, defaults.grace_period);
+    assert_eq!(config.sqlite.path, defaults.sqlite.path);
+    assert_eq!(config.sqlite.readers, defaults.sqlite.readers);
+    assert_eq!(config.sqlite.acquire_timeout, defaults.sqlite.acquire_timeout);
+    assert_eq!(config.sqlite.statement_timeout, defaults.sqlite.statement_timeout);
+    assert_eq!(config.secret_file, defaults.secret_file);
+    assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
+    assert_eq!(config.open_limits, defaults.open_limits);
+    assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
+    assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_policy_sample_loads() {
+    let folder = folder("policy");
+    let samples = blocks("yaml");
+    assert_eq!(samples.len(), 1);
+    std::fs::write(folder.join("policy.yaml"), &samples[0]).unwrap();
+    let policy = load_policy(&folder.join("policy.yaml")).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(policy.connectors().count(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn every_reason_state_kind_and_rpc_stands_in_a_table() {
+    let text = readme();
+    let tables: String = text.lines().filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n");
+    let mut names: Vec<String> = Vec::new();
+    names.extend(PolicyReason::ALL.map(|reason| reason.as_str().to_owned()));
+    names.extend(Binding::ALL.map(|binding| binding.reason().to_owned()));
+    names.extend(StateName::ALL.map(|state| state.reason().to_owned()));
+    names.extend(AuditKind::ALL.map(|kind| kind.as_str().to_owned()));
+    let set = prost_types::FileDescriptorSet::decode(countersign::proto::DESCRIPTORS).unwrap();
+    let services = set.file.iter().filter(|file| file.package() == "countersign.v1").flat_map(|file| &file.service);
+    for service in services {
+        names.push(format!("countersign.v1.{}", service.name()));
+        names.extend(service.method.iter().map(|method| method.name().to_owned()));
+    }
+    // The reasons that only the one file of errors knows.
+    let errors = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/errors.rs")).unwrap();
+    let quoted = errors.split('"').skip(1).step_by(2);
+    names.extend(
+        quoted
+            .filter(|text| text.len() > 3 && text.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
+            .map(str::to_owned),
+    );
+    assert!(names.len() > 60, "{}", names.len());
+    for name in names {
+        assert!(tables.contains(&format!("`{name}`")), "{name} stands in no table of the README");
+    }
+}
