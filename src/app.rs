@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::policy_files::{PolicyLoadError, load_policy};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, SecretError};
-use crate::service::Doors;
+use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
@@ -128,6 +128,7 @@ async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
+        .layer(EdgeLayer)
         .add_service(health_service.clone())
         .add_service(doors.agent(&config.callers))
         .add_service(doors.approver(&config.callers))

@@ -94,6 +94,37 @@ pub(super) fn unauthorised(error: AuthError) -> Status {
     }
 }
 
+/// A deadline that the client set and that has passed.
+pub(super) fn deadline_exceeded() -> Status {
+    refusal(
+        Code::DeadlineExceeded,
+        "DEADLINE_EXCEEDED",
+        "the deadline passed: what was begun is done whole or not at all; ask again with the same ids",
+        Metadata::new(),
+    )
+}
+
+/// A message that is larger than any that is taken.
+pub(super) fn message_too_large() -> Status {
+    let most = super::MESSAGE_BYTES.to_string();
+    refusal(
+        Code::ResourceExhausted,
+        "MESSAGE_TOO_LARGE",
+        format!("a message may have at most {most} bytes: send less at once"),
+        metadata([("limit", most)]),
+    )
+}
+
+/// A message that is none of the protos'.
+pub(super) fn message_unreadable() -> Status {
+    refusal(
+        Code::InvalidArgument,
+        "INVALID_MESSAGE",
+        "the message cannot be read: it is not what `proto/` says, or not UTF-8 where it says text",
+        Metadata::new(),
+    )
+}
+
 /// The status of anything that the engine refuses or cannot do.
 pub(super) fn status(error: &EngineError) -> Status {
     match error {

@@ -3,10 +3,13 @@
 
 mod agent;
 mod approver;
+mod edge;
 mod errors;
 mod fields;
 mod operator;
 mod render;
+
+pub use edge::EdgeLayer;
 
 use crate::auth::{Caller, Callers, Powers, Role};
 use crate::domain::approval::Person;

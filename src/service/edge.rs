@@ -1,0 +1,165 @@
+//! What the transport refuses by itself, said as everything else is: a deadline that passed, a message that cannot be read, one
+//! that is too large. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
+//! would find no reason in them.
+
+use super::errors;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::{Code, Status};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
+const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
+
+/// Puts [`Edge`] before the doors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EdgeLayer;
+
+impl<S> Layer<S> for EdgeLayer {
+    type Service = Edge<S>;
+
+    fn layer(&self, inner: S) -> Edge<S> {
+        Edge(inner)
+    }
+}
+
+/// Answers for the transport.
+#[derive(Clone, Debug)]
+pub struct Edge<S>(S);
+
+impl<S> Service<Request<Body>> for Edge<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let deadline = timeout(request.headers());
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            let answer = match deadline {
+                None => answer.await,
+                Some(deadline) => tokio::select! {
+                    biased;
+                    answer = answer => answer,
+                    () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
+                        return Ok(errors::deadline_exceeded().into_http());
+                    }
+                },
+            };
+            answer.map(said_as_ours)
+        })
+    }
+}
+
+/// The time that the client gives (`grpc-timeout`); none if it gives none that can be read.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(number * 60 * 60)),
+        "M" => Some(Duration::from_secs(number * 60)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
+/// A refusal without details is the transport's: all of ours have some.
+fn said_as_ours(response: Response<Body>) -> Response<Body> {
+    match Status::from_header_map(response.headers()) {
+        Some(status) if status.details().is_empty() => match status.code() {
+            Code::OutOfRange => errors::message_too_large().into_http(),
+            Code::Internal => errors::message_unreadable().into_http(),
+            _ => response,
+        },
+        Some(_) | None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic_types::StatusExt as _;
+
+    /// Answers after so long.
+    #[derive(Clone)]
+    struct After(Duration);
+
+    impl Service<Request<Body>> for After {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let span = self.0;
+            Box::pin(async move {
+                tokio::time::sleep(span).await;
+                Ok(Status::aborted("answered").into_http())
+            })
+        }
+    }
+
+    async fn answer(takes: Duration, timeout: &str) -> Status {
+        let request = Request::builder().header("grpc-timeout", timeout).body(Body::empty()).unwrap();
+        let response = EdgeLayer.layer(After(takes)).call(request).await.unwrap();
+        Status::from_header_map(response.headers()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_passes_is_told_with_its_own_code_and_reason() {
+        let status = answer(Duration::from_secs(60), "5m").await;
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+        assert_eq!(status.get_details_error_info().unwrap().reason, "DEADLINE_EXCEEDED");
+        assert_eq!(answer(Duration::from_secs(60), "1n").await.code(), Code::DeadlineExceeded);
+        assert_eq!(answer(Duration::ZERO, "1H").await.code(), Code::Aborted, "in time is as it was");
+    }
+
+    #[test]
+    fn a_timeout_is_read_as_the_protocol_writes_it_and_anything_else_is_none() {
+        for (text, want) in [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("4m", Some(Duration::from_millis(4))),
+            ("5u", Some(Duration::from_micros(5))),
+            ("6n", Some(Duration::from_nanos(6))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("999999999m", None),
+            ("m", None),
+            ("", None),
+            ("-1m", None),
+            ("1", None),
+            ("1s", None),
+            ("\u{e9}", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", text.parse().unwrap());
+            assert_eq!(timeout(&headers), want, "{text:?}");
+        }
+        assert_eq!(timeout(&HeaderMap::new()), None);
+    }
+}
