@@ -402,3 +402,14 @@ fn a_person_sees_their_own_approvals_and_those_they_decided_or_may_decide() {
         assert_eq!(approval.is_visible_to(&person), seen, "{who}");
     }
 }
+
+#[test]
+fn where_the_owner_alone_decides_nobody_else_sees_it() {
+    let (approval, _) = after(OWNER, false, "");
+    for (who, seen) in
+        [("olga", true), ("Olga", false), ("owner", false), ("dana@finance", false), ("sam@owner", false)]
+    {
+        let (person, _) = said(&format!("{who}+"));
+        assert_eq!(approval.is_visible_to(&person), seen, "{who}");
+    }
+}
