@@ -1,7 +1,9 @@
 //! Pure decisions, given `now`: no async, SQL, gRPC, clock, randomness or environment.
 
 pub mod approval;
+pub mod arguments;
 pub mod audit;
+pub mod canonical;
 pub mod change;
 pub mod consume;
 pub mod decision;
@@ -9,6 +11,7 @@ pub mod execution;
 pub mod fingerprint;
 pub mod ids;
 pub mod invocation;
+pub mod json;
 pub mod limits;
 pub mod preview;
 pub mod requirement;

@@ -1,41 +1,93 @@
-//! stand-in
-/// x
-#[derive(Clone, PartialEq, Eq, Debug)]
+//! What a person is shown of an action's arguments: masked, bounded, and honest about what it leaves out.
+//!
+//! A preview is structure: a JSON value that has the shape of the arguments, and beside it the list of what was left
+//! out of it. Where a value is masked or nested too deep, `null` stands in the preview; where a part of a string is a
+//! credential, [`MASK`] stands for it, which no argument can contain, since there it would be escaped. Arrays, objects
+//! and strings that are too long end early. Every such place is in the list, so nothing is left out in silence: when
+//! the list itself is full, the rest of the arguments is left out and counted.
+//!
+//! Masking comes before everything else and always wins. The same arguments give the same preview.
+
+mod config;
+mod credentials;
+mod names;
+mod render;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use config::{PreviewConfig, PreviewProblem};
+
+use super::json::Json;
+use names::SensitiveNames;
+use render::Render;
+
+/// What stands in a string for a credential in it. Its length says nothing.
+pub const MASK: &str = "████";
+
+/// The character of [`MASK`].
+const MASK_CHARACTER: char = '█';
+
+/// The most omissions of one preview, apart from the closing ones of arrays and objects that are still open then.
+pub const MAX_OMISSIONS: usize = 200;
+
+/// The most bytes of all pointers of one preview's omissions, with the same exception.
+const MAX_POINTER_BYTES: usize = 16 * 1024;
+
+/// Arguments as a person is shown them.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Preview {
-    /// x
+    /// A JSON text, at most [`PreviewConfig::max_total_bytes`] long, without any hidden character. Members stand in the
+    /// canonical order of the arguments.
     pub json: String,
-    /// x
+    /// What the text leaves out or changes.
     pub omissions: Vec<Omission>,
 }
-/// x
-#[derive(Clone, PartialEq, Eq, Debug)]
+
+/// Shows sizes alone: what is left of the arguments is still the principal's data.
+impl fmt::Debug for Preview {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Preview({} bytes, {} omissions)", self.json.len(), self.omissions.len())
+    }
+}
+
+/// Something that a preview leaves out or changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Omission {
-    /// x
+    /// The JSON Pointer (RFC 6901) of the place *in the preview*. What concerns a member's name stands at that member.
     pub pointer: String,
-    /// x
+    /// What was done.
     pub kind: OmissionKind,
-    /// x
+    /// How much; [`OmissionKind`] says of what. Of what is masked nothing is told: 0.
     pub count: u64,
 }
-/// x
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+
+/// What a preview does to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OmissionKind {
-    /// x
+    /// The value, or a part of the string, is or may be a secret.
     Masked,
-    /// x
+    /// A string, or a member's name, ends early; counted are the characters left out.
     Truncated,
-    /// x
+    /// An array or object ends early; counted are the items or members left out.
     Elided,
-    /// x
+    /// An array or object stands too deep; counted are its items or members.
     Nested,
-    /// x
+    /// Characters that cannot be seen became escapes; counted are these characters.
     Neutralised,
-    /// x
+    /// Words mix Latin letters with Cyrillic or Greek ones; counted are these words, among those that are shown.
     Confusable,
 }
+
 impl OmissionKind {
-    /// x
-    pub fn as_str(self) -> &'static str {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Masked, Self::Truncated, Self::Elided, Self::Nested, Self::Neutralised, Self::Confusable];
+
+    /// Its name, as it is stored and sent.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Masked => "MASKED",
             Self::Truncated => "TRUNCATED",
@@ -45,10 +97,45 @@ impl OmissionKind {
             Self::Confusable => "CONFUSABLE",
         }
     }
-    /// x
-    pub fn parse(t: &str) -> Option<Self> {
-        [Self::Masked, Self::Truncated, Self::Elided, Self::Nested, Self::Neutralised, Self::Confusable]
-            .into_iter()
-            .find(|k| k.as_str() == t)
+
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
+
+/// Makes previews by one configuration.
+#[derive(Debug, Clone)]
+pub struct Previewer {
+    config: PreviewConfig,
+    names: SensitiveNames,
+}
+
+impl Previewer {
+    /// A previewer by `config`, or everything that is wrong with it.
+    pub fn new(config: PreviewConfig) -> Result<Self, Vec<PreviewProblem>> {
+        let problems = config.validate();
+        if problems.is_empty() { Ok(Self::compile(config)) } else { Err(problems) }
+    }
+
+    /// The preview of arguments, in time linear in their size.
+    pub fn preview(&self, arguments: &Json) -> Preview {
+        Render::new(&self.config, &self.names).preview(arguments)
+    }
+
+    fn compile(config: PreviewConfig) -> Self {
+        let names = SensitiveNames::new(&config);
+        Self { config, names }
+    }
+}
+
+impl Default for Previewer {
+    fn default() -> Self {
+        Self::compile(PreviewConfig::default())
+    }
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

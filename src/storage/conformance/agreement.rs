@@ -91,7 +91,7 @@ pub(in super::super) async fn the_statement_without_a_token_and_why_not_agree(fi
         *seen.entry(kind_of(&why)).or_default() += 1;
         let passed = match &today.decision {
             Decision::Deny => None,
-            _ => fixture.store.start(start.clone()).await.unwrap(),
+            Decision::Allow | Decision::ConfirmationRequired(_) => fixture.store.start(start.clone()).await.unwrap(),
         };
         match why {
             WhyNot::Nothing => {
@@ -190,8 +190,8 @@ async fn one_case(
 fn small_subject(random: &mut Random, case: usize) -> Subject {
     let call = format!("call {}", if random.one_in(3) { case } else { random.below(4) });
     let mut subject = question_about(&call).subject;
-    subject.principal = id(*random.pick(&["olga", "dana"]));
-    subject.agent = id(*random.pick(&["assistant", "other"]));
+    subject.principal = id(random.pick::<&str>(&["olga", "dana"]));
+    subject.agent = id(random.pick::<&str>(&["assistant", "other"]));
     subject
 }
 
@@ -203,7 +203,7 @@ async fn some_approval(
     retried: Option<&Execution>,
 ) -> (Approval, Option<Execution>) {
     let mut question = question_about(call);
-    question.subject.principal = id(*random.pick(&["olga", "dana"]));
+    question.subject.principal = id(random.pick::<&str>(&["olga", "dana"]));
     question.requirement = requirements(random.below(3));
     if random.one_in(2) {
         question.subject.conversation = None;

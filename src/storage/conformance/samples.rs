@@ -3,7 +3,7 @@
 use crate::domain::approval::{Approval, Person, Question, RetriedExecution};
 use crate::domain::decision::{Effect, MatchedRule, PolicyReason};
 use crate::domain::execution::{Execution, Report, Start};
-use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
+use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Digest, Fingerprint};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::preview::{Omission, OmissionKind, Preview};
@@ -45,15 +45,15 @@ fn digest(of: &str) -> [u8; 32] {
 }
 
 pub(in super::super) fn fingerprint(of: &str) -> Fingerprint {
-    Fingerprint::from_bytes(digest(of))
+    Fingerprint::from_digest(Digest::from_bytes(digest(of)))
 }
 
 pub(in super::super) fn arguments(of: &str) -> ArgumentsDigest {
-    ArgumentsDigest::from_bytes(digest(of))
+    ArgumentsDigest::from_digest(Digest::from_bytes(digest(of)))
 }
 
 pub(in super::super) fn definition(of: &str) -> DefinitionDigest {
-    DefinitionDigest::from_bytes(digest(of))
+    DefinitionDigest::from_digest(Digest::from_bytes(digest(of)))
 }
 
 pub(in super::super) fn objective(revision: u64) -> Objective {

@@ -47,7 +47,7 @@ pub(in super::super) fn audit_record(row: &SqliteRow) -> Result<AuditRecord, Sto
             action: fields.identifier("action")?,
             approval: fields.maybe_parsed("approval_id", ApprovalId::parse)?,
             execution: fields.maybe_parsed("execution_id", ExecutionId::parse)?,
-            fingerprint: fields.parsed("fingerprint", Fingerprint::parse)?,
+            fingerprint: fields.parsed("fingerprint", |text| Fingerprint::parse(text).ok())?,
             policy_revision: fields.get("policy_revision")?,
             person: fields.maybe_identifier("person")?,
             decision: fields.get("decision")?,

@@ -180,9 +180,10 @@ impl<'r> Fields<'r> {
             connection: self.maybe_identifier("connection")?,
             action: self.identifier("action")?,
             objective,
-            fingerprint: self.parsed("fingerprint", Fingerprint::parse)?,
-            arguments_digest: self.parsed("arguments_digest", ArgumentsDigest::parse)?,
-            tool_definition_digest: self.maybe_parsed("tool_definition_digest", DefinitionDigest::parse)?,
+            fingerprint: self.parsed("fingerprint", |text| Fingerprint::parse(text).ok())?,
+            arguments_digest: self.parsed("arguments_digest", |text| ArgumentsDigest::parse(text).ok())?,
+            tool_definition_digest: self
+                .maybe_parsed("tool_definition_digest", |text| DefinitionDigest::parse(text).ok())?,
             labels: self.list("labels")?,
         })
     }

@@ -6,11 +6,11 @@ use crate::domain::approval::{
 };
 use crate::domain::decision::{Effect, MatchedRule, PolicyReason};
 use crate::domain::execution::{Execution, ExecutionState, Report};
-use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
+use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Digest, Fingerprint};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::limits::MAX_REVISION;
-use crate::domain::preview::{Omission, OmissionKind, Preview};
+use crate::domain::preview::{OmissionKind, Preview};
 use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
@@ -64,9 +64,9 @@ fn subject() -> impl Strategy<Value = Subject> {
                 connection,
                 action,
                 objective,
-                fingerprint: Fingerprint::from_bytes(digests.0),
-                arguments_digest: ArgumentsDigest::from_bytes(digests.1),
-                tool_definition_digest: digests.2.map(DefinitionDigest::from_bytes),
+                fingerprint: Fingerprint::from_digest(Digest::from_bytes(digests.0)),
+                arguments_digest: ArgumentsDigest::from_digest(Digest::from_bytes(digests.1)),
+                tool_definition_digest: digests.2.map(|bytes| DefinitionDigest::from_digest(Digest::from_bytes(bytes))),
                 labels,
             }
         },
@@ -85,15 +85,12 @@ fn requirement() -> impl Strategy<Value = Requirement> {
 }
 
 fn question() -> impl Strategy<Value = Question> {
-    let kinds = prop::sample::select(vec![
-        OmissionKind::Masked,
-        OmissionKind::Truncated,
-        OmissionKind::Elided,
-        OmissionKind::Nested,
-        OmissionKind::Neutralised,
-        OmissionKind::Confusable,
-    ]);
-    let omission = (text(), kinds, any::<u64>()).prop_map(|(pointer, kind, count)| Omission { pointer, kind, count });
+    let kinds = prop::sample::select(OmissionKind::ALL.to_vec());
+    let omission = (text(), kinds, any::<u64>()).prop_map(|(pointer, kind, count)| {
+        let mut omission = crate::storage::conformance::question().preview.omissions.remove(0);
+        (omission.pointer, omission.kind, omission.count) = (pointer, kind, count);
+        omission
+    });
     let preview = (text(), vec(omission, 0..3)).prop_map(|(json, omissions)| Preview { json, omissions });
     let effect = prop::sample::select(vec![Effect::Confirm, Effect::Deny]);
     let rule = (text(), text(), effect, of(text())).prop_map(|(connector, name, effect, error)| MatchedRule {
@@ -220,7 +217,7 @@ fn execution() -> impl Strategy<Value = Execution> {
 /// Runs `case` on an empty database in memory, over and over.
 struct Memory {
     runtime: tokio::runtime::Runtime,
-    connection: std::cell::RefCell<SqliteConnection>,
+    connection: tokio::sync::Mutex<SqliteConnection>,
 }
 
 impl Memory {
@@ -232,12 +229,12 @@ impl Memory {
             schema::migrate(&mut connection, schema::MIGRATIONS, now, Path::new("memory")).await.unwrap();
             connection
         });
-        Self { runtime, connection: std::cell::RefCell::new(connection) }
+        Self { runtime, connection: tokio::sync::Mutex::new(connection) }
     }
 
     fn through_approvals(&self, approval: &Approval) -> Approval {
         self.runtime.block_on(async {
-            let connection = &mut *self.connection.borrow_mut();
+            let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM approvals").execute(&mut *connection).await.unwrap();
             writes::insert_approval(connection, approval).await.unwrap();
             reads::approval(connection, approval.id).await.unwrap().unwrap()
@@ -246,7 +243,7 @@ impl Memory {
 
     fn through_executions(&self, execution: &Execution) -> Execution {
         self.runtime.block_on(async {
-            let connection = &mut *self.connection.borrow_mut();
+            let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM executions").execute(&mut *connection).await.unwrap();
             assert!(writes::insert_execution(connection, execution).await.unwrap());
             reads::execution(connection, execution.id).await.unwrap().unwrap()
