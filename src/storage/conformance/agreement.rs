@@ -9,52 +9,37 @@ use crate::domain::invocation::Subject;
 use crate::domain::requirement::Requirement;
 use std::collections::BTreeMap;
 
-const CASES: usize = 2_500;
+/// Rounds of cases; each asks as many questions at once as there are phases in it.
+const ROUNDS: usize = 100;
+/// Of each round: cases at once, and at one microsecond before, at, and after the deadlines.
+const PHASES: [usize; 4] = [11, 3, 3, 3];
 
 pub(in super::super) async fn the_statement_and_why_not_agree(fixture: Fixture) {
     let seed = 20_261_130;
+    let fixture = Arc::new(fixture);
     let mut random = Random::seeded(seed);
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut earlier: Vec<Execution> = Vec::new();
-    for case in 0..CASES {
-        let approval = some_approval(&fixture, &mut random, case, &earlier).await;
-        let (start, named) = some_attempt(&mut random, &approval, &earlier);
-        let today = some_policy(&mut random, &approval);
-        let attempted = Attempted { approval: named, subject: &start.subject, retry_of: start.retry_of, today: &today };
-        let facts = fixture.store.consume_facts(named, &attempt_key(&start), start.retry_of).await.unwrap();
-        let why = why_not(&facts.row, &attempted, |_| true, facts.now);
-        let before = fixture.dump_of_interest(named, &start).await;
-        let context = format!("seed {seed}, case {case}: {why:?}");
-        *seen.entry(kind_of(&why)).or_default() += 1;
-        // Where today's policy denies, no statement runs.
-        let passed = match &today.decision {
-            Decision::Deny => None,
-            Decision::Allow => fixture.store.consume(start.clone(), Accepting::AnyRequirement).await.unwrap(),
-            Decision::ConfirmationRequired(requirement) => {
-                let digest = Accepting::Digest(requirement.digest());
-                fixture.store.consume(start.clone(), digest).await.unwrap()
+    for round in 0..ROUNDS {
+        let mut prepared = prepare(&fixture, &mut random, round, &mut earlier).await;
+        let start = fixture.now();
+        for (phase, cases) in PHASES.into_iter().enumerate() {
+            // Of both deadlines, those of questions lie later: they come in every other round.
+            let deadline = start.plus(if round % 2 == 0 { USE_WITHIN } else { DECIDE_WITHIN });
+            match phase {
+                0 => {}
+                1 => fixture.advance_to(deadline.minus(TICK)),
+                2 => fixture.advance_to(deadline),
+                _ => fixture.advance_to(deadline.plus(TICK)),
             }
-        };
-        match why {
-            WhyNot::Nothing => {
-                let execution = passed.unwrap_or_else(|| panic!("the statement found something: {context}"));
-                assert_eq!(execution, start.clone().at(facts.row.retried.as_ref(), facts.now).next, "{context}");
-                earlier.push(execution);
+            for approval in prepared.split_off(prepared.len() - cases) {
+                let context = format!("seed {seed}, round {round}, phase {phase}");
+                let kind = one_case(&fixture, &mut random, &approval, &mut earlier, context).await;
+                *seen.entry(kind).or_default() += 1;
+                if random.one_in(3) && !earlier.is_empty() {
+                    settle_one(&fixture, &mut random, &mut earlier).await;
+                }
             }
-            WhyNot::MeetsToday { version } => {
-                assert!(passed.is_none(), "the digest should have differed: {context}");
-                let stale = Accepting::Version(version + 1);
-                assert!(fixture.store.consume(start.clone(), stale).await.unwrap().is_none(), "{context}");
-                let again = fixture.store.consume(start.clone(), Accepting::Version(version)).await.unwrap();
-                earlier.push(again.unwrap_or_else(|| panic!("the version is that of the row: {context}")));
-            }
-            WhyNot::Refused(_) | WhyNot::Replay(_) => {
-                assert!(passed.is_none(), "the statement let pass what is refused: {context}");
-                assert_eq!(fixture.dump_of_interest(named, &start).await, before, "{context}");
-            }
-        }
-        if random.one_in(3) && !earlier.is_empty() {
-            settle_one(&fixture, &mut random, &mut earlier).await;
         }
     }
     for kind in [
@@ -84,7 +69,7 @@ pub(in super::super) async fn the_statement_without_a_token_and_why_not_agree(fi
     let mut random = Random::seeded(seed);
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut earlier: Vec<Execution> = Vec::new();
-    for case in 0..CASES / 2 {
+    for case in 0..800 {
         let mut start = start(small_subject(&mut random, case));
         if !earlier.is_empty() && random.one_in(2) {
             start.retry_of = Some(random.pick(&earlier).id);
@@ -106,7 +91,7 @@ pub(in super::super) async fn the_statement_without_a_token_and_why_not_agree(fi
         *seen.entry(kind_of(&why)).or_default() += 1;
         let passed = match &today.decision {
             Decision::Deny => None,
-            _ => fixture.store.start(start.clone()).await.unwrap(),
+            Decision::Allow | Decision::ConfirmationRequired(_) => fixture.store.start(start.clone()).await.unwrap(),
         };
         match why {
             WhyNot::Nothing => {
@@ -128,44 +113,113 @@ pub(in super::super) async fn the_statement_without_a_token_and_why_not_agree(fi
     }
 }
 
-impl Fixture {
-    /// What a refusal must leave as it was: the approval, the attempt, and the number of audit records.
-    async fn dump_of_interest(&self, approval: Option<ApprovalId>, start: &Start) -> String {
-        let facts = self.store.consume_facts(approval, &attempt_key(start), None).await.unwrap().row;
-        let query = crate::storage::AuditQuery { limit: 1, ..Default::default() };
-        let newest = self.store.audit_records(query).await.unwrap().row;
-        format!("{:?} {:?} {:?}", facts.approval, facts.attempt, newest.first().map(|record| record.position))
+/// Asks the questions of a round at once, so that they share commits, and returns the approvals as they then are.
+async fn prepare(
+    fixture: &Arc<Fixture>,
+    random: &mut Random,
+    round: usize,
+    earlier: &mut Vec<Execution>,
+) -> Vec<Approval> {
+    let count: usize = PHASES.iter().sum();
+    let retried = earlier.iter().rposition(|execution| execution.state == ExecutionState::Started);
+    let tasks: Vec<_> = (0..count)
+        .map(|case| {
+            let (fixture, mut random) = (Arc::clone(fixture), Random::seeded(random.next()));
+            let retried = retried.map(|index| earlier[index].clone());
+            tokio::spawn(async move {
+                some_approval(&fixture, &mut random, &format!("call {round} {case}"), retried.as_ref()).await
+            })
+        })
+        .collect();
+    let mut approvals = Vec::new();
+    for task in tasks {
+        let (approval, execution) = task.await.unwrap();
+        approvals.push(approval);
+        earlier.extend(execution);
     }
+    // Meanwhile what some of them retry has an outcome.
+    if let Some(index) = retried.filter(|_| !random.one_in(3)) {
+        settle(fixture, random, &mut earlier[index]).await;
+    }
+    approvals
+}
+
+/// Attempts to use this approval and compares; returns what the domain said of it.
+async fn one_case(
+    fixture: &Fixture,
+    random: &mut Random,
+    approval: &Approval,
+    earlier: &mut Vec<Execution>,
+    context: String,
+) -> String {
+    let start = some_attempt(random, approval, earlier);
+    let today = some_policy(random, approval);
+    let (named, key) = (start.approval, attempt_key(&start));
+    let attempted = Attempted { approval: named, subject: &start.subject, retry_of: start.retry_of, today: &today };
+    let facts = fixture.store.consume_facts(named, &key, start.retry_of).await.unwrap();
+    let why = why_not(&facts.row, &attempted, |_| true, facts.now);
+    let context = format!("{context}: {why:?}");
+    let consume = |accepting| fixture.store.consume(start.clone(), accepting);
+    // Where today's policy denies, no statement runs.
+    let passed = match &today.decision {
+        Decision::Deny => None,
+        Decision::Allow => consume(Accepting::AnyRequirement).await.unwrap(),
+        Decision::ConfirmationRequired(requirement) => consume(Accepting::Digest(requirement.digest())).await.unwrap(),
+    };
+    match &why {
+        WhyNot::Nothing => {
+            let execution = passed.unwrap_or_else(|| panic!("the statement found something: {context}"));
+            assert_eq!(execution, start.clone().at(facts.row.retried.as_ref(), facts.now).next, "{context}");
+            earlier.push(execution);
+        }
+        WhyNot::MeetsToday { version } => {
+            assert!(passed.is_none(), "the digest should have differed: {context}");
+            assert!(consume(Accepting::Version(version + 1)).await.unwrap().is_none(), "{context}");
+            let again = consume(Accepting::Version(*version)).await.unwrap();
+            earlier.push(again.unwrap_or_else(|| panic!("the version is that of the row: {context}")));
+        }
+        WhyNot::Refused(_) | WhyNot::Replay(_) => {
+            assert!(passed.is_none(), "the statement let pass what is refused: {context}");
+            let after = fixture.store.consume_facts(named, &key, start.retry_of).await.unwrap().row;
+            assert_eq!((after.approval, after.attempt), (facts.row.approval, facts.row.attempt), "{context}");
+        }
+    }
+    kind_of(&why)
 }
 
 fn small_subject(random: &mut Random, case: usize) -> Subject {
     let call = format!("call {}", if random.one_in(3) { case } else { random.below(4) });
     let mut subject = question_about(&call).subject;
-    subject.principal = id(*random.pick(&["olga", "dana"]));
-    subject.agent = id(*random.pick(&["assistant", "other"]));
+    subject.principal = id(random.pick::<&str>(&["olga", "dana"]));
+    subject.agent = id(random.pick::<&str>(&["assistant", "other"]));
     subject
 }
 
-/// An approval in some state, near one of its deadlines.
-async fn some_approval(fixture: &Fixture, random: &mut Random, case: usize, earlier: &[Execution]) -> Approval {
-    let mut question = question_about(&format!("call {case}"));
-    question.subject.principal = id(*random.pick(&["olga", "dana"]));
+/// An approval in some state; if it is consumed, with the execution.
+async fn some_approval(
+    fixture: &Fixture,
+    random: &mut Random,
+    call: &str,
+    retried: Option<&Execution>,
+) -> (Approval, Option<Execution>) {
+    let mut question = question_about(call);
+    question.subject.principal = id(random.pick::<&str>(&["olga", "dana"]));
     question.requirement = requirements(random.below(3));
     if random.one_in(2) {
         question.subject.conversation = None;
         question.subject.objective = None;
     }
-    if let Some(retried) = earlier.last().filter(|_| random.one_in(3))
+    if let Some(retried) = retried.filter(|_| random.one_in(3))
         && retried.known_outcome(fixture.now()).is_some()
     {
         question = retrying(retried, fixture.now(), question);
     }
     let principal = question.subject.principal.as_str().to_owned();
     let mut approval = fixture.ask(question).await;
-    let path = random.below(12);
+    let path = random.below(14);
     if path == 0 {
         approval = fixture.decide(&approval, &format!("{principal}:finance"), Verdict::Deny).await;
-    } else if path >= 2 {
+    } else if path >= 3 {
         for person in [format!("{principal}:security"), "eve:finance".to_owned()] {
             if matches!(approval.state, ApprovalState::Pending) {
                 approval = fixture.decide(&approval, &person, Verdict::Approve).await;
@@ -173,40 +227,25 @@ async fn some_approval(fixture: &Fixture, random: &mut Random, case: usize, earl
         }
     }
     match path {
-        2 => {
+        3 => {
             let cancelled = approval.cancel(&id("runner"), None, fixture.now()).unwrap();
             approval = fixture.save(cancelled, approval.version).await;
         }
-        3 => {
+        4 => {
             let revoked = approval.revoke(&person(&principal), None, fixture.now()).unwrap();
             approval = fixture.save(revoked, approval.version).await;
         }
-        4 => {
-            fixture.consume(start_of(&approval)).await;
-            approval = fixture.approval(approval.id).await;
+        5 => {
+            let execution = fixture.consume(start_of(&approval)).await;
+            return (fixture.approval(approval.id).await, execution);
         }
         _ => {}
     }
-    let deadline = approval.state.confirmed().map_or(approval.decide_by, |confirmed| confirmed.use_by);
-    if random.one_in(4) {
-        fixture.advance_to(match random.below(3) {
-            0 => deadline.minus(TICK),
-            1 => deadline,
-            _ => deadline.plus(TICK),
-        });
-    } else if random.one_in(3) {
-        fixture.clock.advance(TICK);
-    }
-    if random.one_in(10)
-        && let Some(change) = approval.expired(fixture.now())
-    {
-        approval = fixture.save_change(change, approval.version).await;
-    }
-    approval
+    (approval, None)
 }
 
 /// A start that is mostly, but not always, for what was approved.
-fn some_attempt(random: &mut Random, approval: &Approval, earlier: &[Execution]) -> (Start, Option<ApprovalId>) {
+fn some_attempt(random: &mut Random, approval: &Approval, earlier: &[Execution]) -> Start {
     let mut start = start_of(approval);
     match random.below(8) {
         0 => {
@@ -214,25 +253,24 @@ fn some_attempt(random: &mut Random, approval: &Approval, earlier: &[Execution])
             start.subject = random.pick(&others).1.clone();
         }
         1 => start.subject.connection = None,
-        2 => start.approval = Some(approval_id()),
+        2 if random.one_in(2) => start.approval = Some(approval_id()),
         _ => {}
     }
     if let ApprovalState::Consumed { execution, .. } = &approval.state
-        && random.one_in(2)
+        && !random.one_in(4)
         && let Some(replayed) = earlier.iter().find(|earlier| earlier.id == *execution)
     {
+        // The same attempt again, as after a lost answer.
         start.attempt = replayed.attempt;
     } else if !earlier.is_empty() && random.one_in(5) {
         let reused = random.pick(earlier);
         start.attempt = reused.attempt;
         if random.one_in(2) {
-            // The same attempt again, as after a lost answer.
             start.approval = reused.approval;
             start.subject = reused.subject.clone();
         }
     }
-    let named = start.approval;
-    (start, named)
+    start
 }
 
 /// Requirements that the same decisions meet, or not.
@@ -276,16 +314,20 @@ fn policy(decision: Decision) -> PolicyAnswer {
     }
 }
 
-/// Gives a late or random execution an outcome.
+/// Gives the last or a random execution an outcome.
 async fn settle_one(fixture: &Fixture, random: &mut Random, earlier: &mut [Execution]) {
     let index = if random.one_in(2) { earlier.len() - 1 } else { random.below(earlier.len()) };
-    let outcome = *random.pick(&[Outcome::Succeeded, Outcome::Failed, Outcome::Unknown]);
-    let current = fixture.store.execution(earlier[index].id).await.unwrap().row.unwrap();
+    settle(fixture, random, &mut earlier[index]).await;
+}
+
+async fn settle(fixture: &Fixture, random: &mut Random, execution: &mut Execution) {
+    let outcome = *random.pick(&[Outcome::Succeeded, Outcome::Succeeded, Outcome::Failed, Outcome::Unknown]);
+    let current = fixture.store.execution(execution.id).await.unwrap().row.unwrap();
     if !matches!(current.state, ExecutionState::Started) {
         return;
     }
     if let Ok(Reported::Changed(change)) = current.report(outcome, report(fixture.now())) {
-        earlier[index] = change.next.clone();
+        *execution = change.next.clone();
         assert_eq!(fixture.store.save_execution(*change, current.version).await.unwrap(), Saved::Yes);
     }
 }

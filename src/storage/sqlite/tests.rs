@@ -71,3 +71,23 @@ mod conformance {
 
     promises!(Folder::new());
 }
+
+const START: Timestamp = crate::storage::conformance::START;
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(START))
+}
+
+async fn open(folder: &Folder) -> SqliteStore {
+    open_with(folder, |_| {}).await.unwrap()
+}
+
+async fn open_with(folder: &Folder, change: impl FnOnce(&mut SqliteOptions)) -> Result<SqliteStore, OpenError> {
+    let mut options = SqliteOptions::new(folder.database(), clock());
+    change(&mut options);
+    SqliteStore::open(options).await
+}
+
+mod opening;
+mod statements;
+mod writing;

@@ -27,21 +27,22 @@ const SAME_QUESTION: &str = concat!(
     " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
 );
 const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
-    SELECT id FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
+    SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
 const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
-    SELECT id FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
+    SELECT 1 FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
 const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
      decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, agent_note, omissions, \
-     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason) \
+     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
+     open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
-    execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, version = $9
-    WHERE id = $10 AND version = $11";
+    execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
+    WHERE id = $11 AND version = $12";
 const COUNT_DECISIONS: &str = "SELECT count(*) FROM approval_decisions WHERE approval_id = $1";
 const INSERT_DECISION: &str = "INSERT INTO approval_decisions
     (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
@@ -54,7 +55,8 @@ const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
 /// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
 /// own time, the requirement that was met, a new attempt, and a retry that is still needed.
 const CONSUME: &str = concat!(
-    "UPDATE approvals SET state = 'consumed', consume_time = $14, execution_id = $15, version = version + 1 \
+    "UPDATE approvals SET state = 'consumed', consume_time = $14, execution_id = $15, open_until = NULL, \
+     version = version + 1 \
      WHERE id = $1 AND state = 'approved' AND use_by > $14 AND ",
     same_subject!(),
     " AND ($16 IS NULL OR requirement_digest = $16) AND ($17 IS NULL OR version = $17) \
@@ -324,7 +326,7 @@ pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval:
         .bind(approval.create_time.micros())
         .bind(approval.decide_by.micros());
     let statement = rows::bind_question(statement, &approval.question);
-    ApprovalColumns::of(&approval.state).bind(statement).execute(&mut *connection).await?;
+    ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
     let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
     let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
     audience.extend(entries.filter_map(|entry| match entry {
@@ -350,7 +352,7 @@ async fn write_approval(
         return Ok(Saved::Conflict);
     }
     let updated = ApprovalColumns::of(&next.state)
-        .bind(query(UPDATE_APPROVAL))
+        .bind(query(UPDATE_APPROVAL), next.decide_by)
         .bind(rows::integer(next.version))
         .bind(next.id.to_string())
         .bind(rows::integer(expected))

@@ -19,6 +19,9 @@ CREATE TABLE approvals (
     create_time            INTEGER NOT NULL,
     decide_by              INTEGER NOT NULL,
 
+    -- The deadline of what is open. Final approvals have none, and so are in none of the indexes on it.
+    open_until             INTEGER,
+
     -- The invocation.
     principal              TEXT NOT NULL,
     agent                  TEXT NOT NULL,
@@ -55,14 +58,11 @@ CREATE TABLE approvals (
     omissions              TEXT NOT NULL,
     preview_json           TEXT NOT NULL,
 
-    -- The deadline of what is open; final approvals have none and so are in none of the indexes on it.
-    open_until             INTEGER GENERATED ALWAYS AS (
-                               CASE state WHEN 'pending' THEN decide_by WHEN 'approved' THEN use_by END
-                           ) VIRTUAL,
-
     CHECK ((objective_transcript IS NULL) = (objective_id IS NULL)),
     CHECK ((objective_transcript IS NULL) = (objective_revision IS NULL)),
     CHECK ((retry_of IS NULL) = (retried_outcome IS NULL)),
+    -- A generated column could not be read from an index alone.
+    CHECK (open_until IS CASE state WHEN 'pending' THEN decide_by WHEN 'approved' THEN use_by END),
     CHECK (
         CASE state
             WHEN 'pending' THEN
@@ -91,14 +91,11 @@ CREATE TABLE approvals (
     )
 ) STRICT;
 
--- Recording a question: counts what its caller has open for the principal.
-CREATE INDEX approvals_open_by_principal ON approvals (requested_by, principal, open_until)
+-- Recording a question: finds the same question, still open, and counts what its caller has open for the principal.
+CREATE INDEX approvals_open_by_principal ON approvals (requested_by, principal, fingerprint, open_until)
     WHERE open_until IS NOT NULL;
 -- Recording a question: counts what its caller has open for the agent.
 CREATE INDEX approvals_open_by_agent ON approvals (requested_by, agent, open_until)
-    WHERE open_until IS NOT NULL;
--- Recording a question: finds the same question, still open.
-CREATE INDEX approvals_open_by_fingerprint ON approvals (fingerprint)
     WHERE open_until IS NOT NULL;
 
 -- Every decision, in order. Small rows that are read by the approval: clustered by it.

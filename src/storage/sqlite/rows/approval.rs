@@ -84,9 +84,18 @@ impl ApprovalColumns {
         (Self::of(&state) == *self).then_some(state)
     }
 
-    /// Binds eight values: state, `decide_time`, `use_by`, `consume_time`, `execution_id`, `close_time`, `closed_by` and
-    /// `state_reason`.
-    pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>) -> Statement<'q> {
+    /// Binds nine values: state, `decide_time`, `use_by`, `consume_time`, `execution_id`, `close_time`, `closed_by`,
+    /// `state_reason` and `open_until`.
+    pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>, decide_by: Timestamp) -> Statement<'q> {
+        let open_until = match self.state {
+            StateName::Pending => Some(decide_by),
+            StateName::Approved => self.use_by,
+            StateName::Denied
+            | StateName::Cancelled
+            | StateName::Revoked
+            | StateName::Expired
+            | StateName::Consumed => None,
+        };
         statement
             .bind(self.state.as_str())
             .bind(self.decide_time.map(Timestamp::micros))
@@ -96,6 +105,7 @@ impl ApprovalColumns {
             .bind(self.close_time.map(Timestamp::micros))
             .bind(maybe_text(self.closed_by.as_ref()))
             .bind(self.state_reason.clone())
+            .bind(open_until.map(Timestamp::micros))
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, StoreError> {
