@@ -27,10 +27,12 @@
 //! DENY by another approver    denied     refused    refused    refused    refused    refused    refused
 //! DENY by the owner           not theirs not theirs not theirs not theirs not theirs not theirs not theirs
 //! DENY by anybody else        not theirs not theirs not theirs not theirs not theirs not theirs not theirs
-//! cancel                      cancelled  cancelled  refused    =          refused    refused    refused
-//! revoke by who has approved  refused    revoked    refused    refused    =          refused    refused
-//! revoke by another approver  refused    revoked    refused    refused    =          refused    refused
-//! revoke by the owner         refused    revoked    refused    refused    =          refused    refused
+//! cancel by who asked         cancelled  cancelled  refused    =          refused    refused    refused
+//! cancel by another caller    cancelled  cancelled  refused    refused    refused    refused    refused
+//! revoke by who has revoked   ·          ·          ·          ·          =          ·          ·
+//! revoke by who has approved  refused    revoked    refused    refused    refused    refused    refused
+//! revoke by another approver  refused    revoked    refused    refused    refused    refused    refused
+//! revoke by the owner         refused    revoked    refused    refused    refused    refused    refused
 //! revoke by anybody else      not theirs not theirs not theirs not theirs not theirs not theirs not theirs
 //! consume                     refused    consumed   refused    refused    refused    refused    refused
 //! its deadline passes         expired    expired    =          =          =          =          =
@@ -363,7 +365,8 @@ impl Approval {
         Ok(Commanded::Changed(Box::new(Change { next, events, valid_before: Some(self.decide_by) })))
     }
 
-    /// Withdraws the question, also after it was approved. Cancelling what is cancelled changes nothing.
+    /// Withdraws the question, also after it was approved. The same caller's cancelling again
+    /// changes nothing.
     ///
     /// # Errors
     /// It is final.
@@ -376,10 +379,12 @@ impl Approval {
         let state = self.state_at(now);
         match state {
             StateName::Pending | StateName::Approved => {}
-            StateName::Cancelled => return Ok(Commanded::AsItWas),
-            StateName::Denied | StateName::Revoked | StateName::Expired | StateName::Consumed => {
-                return Err(CommandRefusal::State(state));
-            }
+            StateName::Cancelled if self.state.closed_by() == Some(caller) => return Ok(Commanded::AsItWas),
+            StateName::Denied
+            | StateName::Cancelled
+            | StateName::Revoked
+            | StateName::Expired
+            | StateName::Consumed => return Err(CommandRefusal::State(state)),
         }
         let confirmed = self.state.confirmed();
         let next =
@@ -391,8 +396,8 @@ impl Approval {
         Ok(self.closed(next, event, confirmed.map_or(self.decide_by, |confirmed| confirmed.use_by)))
     }
 
-    /// Takes back what was approved and is not used yet: by whoever may decide it, or its principal. Revoking what is
-    /// revoked changes nothing.
+    /// Takes back what was approved and is not used yet: by whoever may decide it, or its principal. The same
+    /// person's revoking again changes nothing.
     ///
     /// # Errors
     /// The person is none of those; it is not approved.
@@ -404,8 +409,9 @@ impl Approval {
         }
         let confirmed = match &self.state {
             ApprovalState::Approved(confirmed) if now < confirmed.use_by => *confirmed,
-            ApprovalState::Revoked { .. } => return Ok(Commanded::AsItWas),
+            ApprovalState::Revoked { by, .. } if *by == person.id => return Ok(Commanded::AsItWas),
             ApprovalState::Approved(_)
+            | ApprovalState::Revoked { .. }
             | ApprovalState::Pending
             | ApprovalState::Denied { .. }
             | ApprovalState::Cancelled { .. }

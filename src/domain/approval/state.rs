@@ -80,6 +80,16 @@ impl ApprovalState {
         }
     }
 
+    /// Who withdrew it or took it back, if somebody did: a caller, or a person.
+    pub const fn closed_by(&self) -> Option<&Identifier> {
+        match self {
+            Self::Cancelled { by, .. } | Self::Revoked { by, .. } => Some(by),
+            Self::Pending | Self::Approved(_) | Self::Denied { .. } | Self::Expired { .. } | Self::Consumed { .. } => {
+                None
+            }
+        }
+    }
+
     /// The completing decision, if there was one.
     pub const fn confirmed(&self) -> Option<Confirmed> {
         match self {

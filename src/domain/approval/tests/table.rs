@@ -80,7 +80,9 @@ fn commands() -> Vec<(&'static str, Command)> {
         ("DENY by another approver", decide(Verdict::Deny, mia())),
         ("DENY by the owner", decide(Verdict::Deny, owner())),
         ("DENY by anybody else", decide(Verdict::Deny, nobody())),
-        ("cancel", Box::new(|stand| told(stand.approval.cancel(&id("agents"), None, stand.now)))),
+        ("cancel by who asked", cancel("agents")),
+        ("cancel by another caller", cancel("others")),
+        ("revoke by who has revoked", only_in(StateName::Revoked, revoke(eve()))),
         ("revoke by who has approved", revoke(dana())),
         ("revoke by another approver", revoke(mia())),
         ("revoke by the owner", revoke(owner())),
@@ -92,6 +94,10 @@ fn commands() -> Vec<(&'static str, Command)> {
 
 fn decide(verdict: Verdict, person: Person) -> Command {
     Box::new(move |stand| told(stand.approval.decide(&person, &answer(verdict), stand.now)))
+}
+
+fn cancel(caller: &'static str) -> Command {
+    Box::new(move |stand| told(stand.approval.cancel(&id(caller), None, stand.now)))
 }
 
 fn revoke(person: Person) -> Command {
