@@ -51,7 +51,15 @@ pub type Authenticated = InterceptedService<Channel, Bearer>;
 /// # Errors
 /// The address has no form that can be called.
 pub fn channel(address: SocketAddr) -> Result<Channel, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
+    channel_to(&address.to_string())
+}
+
+/// As [`channel`], to a `host:port`; the host's name is looked up with the first call.
+///
+/// # Errors
+/// The text has no form that can be called.
+pub fn channel_to(host_and_port: &str) -> Result<Channel, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(format!("http://{host_and_port}"))?;
     Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER).connect_lazy())
 }
 

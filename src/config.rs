@@ -165,6 +165,16 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigProblems> {
+        let (config, problems) = Self::inspect(path, overrides)?;
+        if problems.is_empty() { Ok(config) } else { Err(ConfigProblems(problems)) }
+    }
+
+    /// As [`Config::load`], but with defaults in place of what is wrong, so that what the rest names (the policy, the
+    /// database) can be looked at as well. Nothing may be served from it while there are problems.
+    ///
+    /// # Errors
+    /// The file cannot be read at all.
+    pub fn inspect(path: Option<&Path>, overrides: &Overrides) -> Result<(Self, Vec<String>), ConfigProblems> {
         let (file, folder) = match path {
             None => (File::default(), PathBuf::new()),
             Some(path) => {
@@ -174,10 +184,10 @@ impl Config {
                 (file, path.parent().map(Path::to_path_buf).unwrap_or_default())
             }
         };
-        Self::resolve(file, &folder, overrides)
+        Ok(Self::resolve(file, &folder, overrides))
     }
 
-    fn resolve(file: File, folder: &Path, overrides: &Overrides) -> Result<Self, ConfigProblems> {
+    fn resolve(file: File, folder: &Path, overrides: &Overrides) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let said = |flag: &Option<PathBuf>, key: Option<PathBuf>, default: &str| match (flag, key) {
             (Some(path), _) => path.clone(),
@@ -255,25 +265,22 @@ impl Config {
             problems.push(format!("log.filter: {problem}"));
         }
         let callers = callers::resolve(file.callers, folder, &mut problems);
-        if problems.is_empty() {
-            Ok(Self {
-                listen,
-                health_listen,
-                policy: said(&overrides.policy, file.policy, POLICY),
-                reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
-                grace_period,
-                sqlite,
-                secret_file,
-                arguments_bytes,
-                open_limits,
-                preview,
-                log_format,
-                log_filter,
-                callers,
-            })
-        } else {
-            Err(ConfigProblems(problems))
-        }
+        let config = Self {
+            listen,
+            health_listen,
+            policy: said(&overrides.policy, file.policy, POLICY),
+            reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
+            grace_period,
+            sqlite,
+            secret_file,
+            arguments_bytes,
+            open_limits,
+            preview,
+            log_format,
+            log_filter,
+            callers,
+        };
+        (config, problems)
     }
 }
 

@@ -112,6 +112,11 @@ impl Callers {
         Self(Arc::new(callers.into_iter().map(|(hash, caller)| (hash, Arc::new(caller))).collect()))
     }
 
+    /// Every caller, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Caller> {
+        self.0.iter().map(|(_, caller)| caller.as_ref())
+    }
+
     /// The caller of the `authorization` header `header`, if it has the role `needs`.
     ///
     /// # Errors

@@ -1,10 +1,21 @@
 //! The command line: human output by default, `--json` everywhere. Exit codes: 0 done, 1 the answer is no, 2 usage, 3 cannot
 //! reach or start.
 
+mod approvals;
 pub mod catalog;
+mod check;
+mod demo;
+mod evaluate;
 pub mod exit;
 pub mod policy_test;
+mod fingerprint;
+mod health;
+mod input;
+mod migrate;
+mod remote;
 mod serve;
+mod show;
+mod terminal;
 mod token;
 
 use clap::{Parser, Subcommand};
@@ -22,12 +33,26 @@ struct CommandLine {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Shows what it is: a sidecar, an agent that wants to send an email, and you, who are asked.
+    Demo(demo::DemoCommand),
     /// Runs the sidecar.
     Serve(serve::ServeCommand),
+    /// Names everything that is wrong with a configuration and its policy.
+    Check(check::CheckCommand),
+    /// Asks a policy's files about one call, without a sidecar.
+    Evaluate(evaluate::EvaluateCommand),
+    /// Lists, shows and decides approvals, at a sidecar.
+    Approvals(approvals::ApprovalsCommand),
     /// Makes and updates catalogs of actions.
     Catalog(catalog::CatalogCommand),
     /// Runs policy tests: cases as data against a policy.
     Test(policy_test::TestCommand),
+    /// Prints the fingerprint, or the canonical JSON, of arguments.
+    Fingerprint(fingerprint::FingerprintCommand),
+    /// Asks whether a sidecar serves.
+    Health(health::HealthCommand),
+    /// Brings the database to this binary's schema.
+    Migrate(migrate::MigrateCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
 }
@@ -49,9 +74,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         }
     };
     let done = match &command {
+        Command::Demo(command) => demo::run(command, out, err),
         Command::Serve(command) => serve::run(command, err),
+        Command::Check(command) => check::run(command, out),
+        Command::Evaluate(command) => evaluate::run(command, out, err),
+        Command::Approvals(command) => approvals::run(command, out, err),
         Command::Catalog(command) => catalog::run(command, out, err),
         Command::Test(command) => policy_test::run(command, out, err),
+        Command::Fingerprint(command) => fingerprint::run(command, out, err),
+        Command::Health(command) => health::run(command, out, err),
+        Command::Migrate(command) => migrate::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
     };
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.

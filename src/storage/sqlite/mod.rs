@@ -19,6 +19,7 @@ mod writer;
 mod writes;
 
 pub use open::OpenError;
+pub use schema::SchemaVersions;
 pub use writer::Statistics;
 
 use super::{
@@ -98,6 +99,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<WriterHandle>>,
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+    schema: SchemaVersions,
 }
 
 impl SqliteStore {
@@ -111,7 +113,7 @@ impl SqliteStore {
         open::look(&path).await?;
         let writer_options = open::writer_options(&path);
         let mut connection = writer_options.connect().await.map_err(fault)?;
-        schema::migrate(&mut connection, schema::MIGRATIONS, options.clock.wall(), &path).await?;
+        let schema = schema::migrate(&mut connection, schema::MIGRATIONS, options.clock.wall(), &path).await?;
         let newest = open::newest_time(&mut connection).await.map_err(fault)?;
         let wall = options.clock.wall();
         if newest > wall.plus(open::CLOCK_TOLERANCE) && !options.accept_clock {
@@ -144,7 +146,13 @@ impl SqliteStore {
             writer: Mutex::new(Some(writer)),
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
+            schema,
         })
+    }
+
+    /// The schema's version before it was opened, and since.
+    pub fn schema(&self) -> SchemaVersions {
+        self.schema
     }
 
     /// How much was written since it was opened.

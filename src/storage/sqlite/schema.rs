@@ -24,6 +24,15 @@ pub(super) struct Migration {
     pub(super) compatible_from: i64,
 }
 
+/// What opening a database did to its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaVersions {
+    /// The schema's version as it was found; 0 is a new database.
+    pub before: i64,
+    /// The version that it has now.
+    pub after: i64,
+}
+
 /// Every migration of this binary.
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 }];
@@ -60,13 +69,13 @@ pub(super) async fn refuse_foreign(connection: &mut SqliteConnection, path: &Pat
     if new || application_id == APPLICATION_ID { Ok(()) } else { Err(OpenError::Foreign { path: path.to_owned() }) }
 }
 
-/// Brings the schema to the last of `migrations`, or finds it newer and compatible.
+/// Brings the schema to the last of `migrations`, or finds it newer and compatible. Answers its version before and after.
 pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &[Migration],
     now: Timestamp,
     path: &Path,
-) -> Result<(), OpenError> {
+) -> Result<SchemaVersions, OpenError> {
     let fault = |error| OpenError::of(&error, path);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(fault)?;
     // Part of the transaction as everything else: the mark is in the header page.
@@ -106,7 +115,9 @@ pub(super) async fn migrate(
             .await
             .map_err(fault)?;
     }
-    transaction.commit().await.map_err(fault)
+    transaction.commit().await.map_err(fault)?;
+    let before = applied.last_key_value().map_or(0, |(version, _)| *version);
+    Ok(SchemaVersions { before, after: before.max(known) })
 }
 
 impl Migration {
@@ -143,7 +154,7 @@ mod tests {
         SqliteConnectOptions::new().in_memory(true).connect().await.unwrap()
     }
 
-    async fn apply(connection: &mut SqliteConnection, migrations: &[Migration]) -> Result<(), OpenError> {
+    async fn apply(connection: &mut SqliteConnection, migrations: &[Migration]) -> Result<SchemaVersions, OpenError> {
         migrate(connection, migrations, NOW, Path::new(PATH)).await
     }
 
@@ -154,9 +165,11 @@ mod tests {
     #[tokio::test]
     async fn each_migration_is_applied_once_and_recorded() {
         let mut connection = memory().await;
-        apply(&mut connection, &[A]).await.unwrap();
-        apply(&mut connection, &[A, B]).await.unwrap();
-        apply(&mut connection, &[A, B]).await.unwrap();
+        let from_to = |before, after| SchemaVersions { before, after };
+        assert_eq!(apply(&mut connection, &[A]).await.unwrap(), from_to(0, 1));
+        assert_eq!(apply(&mut connection, &[A, B]).await.unwrap(), from_to(1, 2));
+        assert_eq!(apply(&mut connection, &[A, B]).await.unwrap(), from_to(2, 2));
+        assert_eq!(apply(&mut connection, &[A]).await.unwrap(), from_to(2, 2), "a newer schema stays");
         assert_eq!(versions(&mut connection).await, [1, 2]);
         query("INSERT INTO a (x, y) VALUES (1, 'y')").execute(&mut connection).await.unwrap();
     }

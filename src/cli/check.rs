@@ -1,0 +1,244 @@
+//! `countersign check`: everything that would keep `serve` from starting, named at once, and what is hardly meant. Nothing
+//! is opened, made or changed; only whether a folder can be written is tried, with a file that is removed again.
+
+use super::exit::Exit;
+use super::serve::Settings;
+use super::terminal::{self, safe};
+use crate::auth::{Powers, Role};
+use crate::config::Config;
+use crate::domain::policy::Policy;
+use crate::policy_files::load_policy;
+use crate::secrets::ServerSecret;
+use clap::Args;
+use serde_json::json;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What `check` is told: the same as `serve`.
+#[derive(Args, Debug)]
+pub(super) struct CheckCommand {
+    /// The configuration file (TOML); paths in it are relative to its folder.
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Configuration,
+    Policy,
+    Database,
+    Secret,
+}
+
+impl Part {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration",
+            Self::Policy => "policy",
+            Self::Database => "database",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+/// Everything found.
+#[derive(Debug, Default)]
+struct Findings {
+    problems: Vec<(Part, String)>,
+    warnings: Vec<(Part, String)>,
+}
+
+impl Findings {
+    fn problem(&mut self, part: Part, what: impl Into<String>) {
+        self.problems.push((part, what.into()));
+    }
+
+    fn warning(&mut self, part: Part, what: impl Into<String>) {
+        self.warnings.push((part, what.into()));
+    }
+}
+
+/// Answers 0 where `serve` could start with this, 1 where it could not.
+pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exit> {
+    let mut findings = Findings::default();
+    let overrides = command.settings.overrides();
+    let policy = match Config::inspect(command.config.as_deref(), &overrides) {
+        Ok((config, problems)) => {
+            for problem in problems {
+                findings.problem(Part::Configuration, problem);
+            }
+            listeners(&config, &mut findings);
+            callers(&config, &mut findings);
+            let policy = policy(&config.policy, &mut findings);
+            database(&config.sqlite.path, &mut findings);
+            secret(&config, &mut findings);
+            policy
+        }
+        Err(problems) => {
+            for problem in problems.0 {
+                findings.problem(Part::Configuration, problem);
+            }
+            // What flags name can be looked at though the file says nothing.
+            let policy = overrides.policy.as_deref().and_then(|path| policy(path, &mut findings));
+            overrides.sqlite.as_deref().into_iter().for_each(|path| database(path, &mut findings));
+            policy
+        }
+    };
+    report(command.json, policy.as_ref(), &findings, out)?;
+    Ok(if findings.problems.is_empty() { Exit::Done } else { Exit::No })
+}
+
+fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
+    let valid = findings.problems.is_empty();
+    if as_json {
+        let list = |found: &[(Part, String)]| -> Vec<_> {
+            found.iter().map(|(part, what)| json!({ "part": part.as_str(), "message": what })).collect()
+        };
+        let answer = json!({
+            "valid": valid,
+            "problems": list(&findings.problems),
+            "warnings": list(&findings.warnings),
+            "policy_revision": policy.map(Policy::revision),
+        });
+        return writeln!(out, "{}", terminal::json(&answer));
+    }
+    for (word, found) in [("problem", &findings.problems), ("warning", &findings.warnings)] {
+        for (part, what) in found {
+            // What a parser says may have several lines, with a drawing of the place.
+            for (index, line) in what.lines().enumerate() {
+                let label = if index == 0 { format!("{word}: {}: ", part.as_str()) } else { "    ".to_owned() };
+                writeln!(out, "{label}{}", safe(line))?;
+            }
+        }
+    }
+    if let Some(policy) = policy {
+        let connectors: Vec<String> = policy.connectors().map(|connector| connector.name).collect();
+        writeln!(out, "policy:  revision {}, connectors {}", policy.revision(), safe(&connectors.join(", ")))?;
+    }
+    let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (problems, warnings) = (many(findings.problems.len(), "problem"), many(findings.warnings.len(), "warning"));
+    writeln!(out, "{}: {problems}, {warnings}", if valid { "valid" } else { "invalid" })
+}
+
+fn listeners(config: &Config, findings: &mut Findings) {
+    if config.listen == config.health_listen && config.listen.port() != 0 {
+        findings.problem(Part::Configuration, format!("listen and health_listen are both {}", config.listen));
+    }
+    if !config.listen.ip().is_loopback() {
+        let what =
+            format!("listen: {} is plaintext and not on loopback: tokens can be read on the network", config.listen);
+        findings.warning(Part::Configuration, what);
+    }
+}
+
+fn callers(config: &Config, findings: &mut Findings) {
+    for (role, without) in [
+        (Role::Agent, "no agent can ask"),
+        (Role::Approver, "nobody can decide"),
+        (Role::Operator, "nobody can read the audit"),
+    ] {
+        if !config.callers.iter().any(|caller| caller.powers.role() == role) {
+            findings.warning(Part::Configuration, format!("callers: none has the role {role}: {without}"));
+        }
+    }
+    for caller in config.callers.iter() {
+        let bounds: &[(&str, bool)] = match &caller.powers {
+            Powers::Agent(bounds) => {
+                &[("agents", bounds.agents.is_empty()), ("principals", bounds.principals.is_empty())]
+            }
+            Powers::Asserts(persons) => &[("asserts_principal", persons.is_empty())],
+            Powers::Person(_) | Powers::Operator => &[],
+        };
+        for (key, _) in bounds.iter().filter(|(_, empty)| *empty) {
+            findings
+                .warning(Part::Configuration, format!("callers: {}: {key} is empty: it may act for none", caller.name));
+        }
+    }
+}
+
+fn policy(path: &Path, findings: &mut Findings) -> Option<Policy> {
+    match load_policy(path) {
+        Ok(policy) => {
+            for warning in policy.warnings() {
+                findings.warning(Part::Policy, warning.to_string());
+            }
+            Some(policy)
+        }
+        Err(error) => {
+            for problem in error.problems {
+                findings.problem(Part::Policy, problem.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// The database is not opened: that would make or migrate it, and a sidecar may be serving it.
+fn database(path: &Path, findings: &mut Findings) {
+    if let Err(problem) = writable_folder(path) {
+        findings.problem(Part::Database, problem);
+        return;
+    }
+    let failed = |cause: io::Error| format!("{}: cannot be written: {cause}", path.display());
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => findings.problem(Part::Database, format!("{}: is no file", path.display())),
+        Ok(_) => {
+            if let Err(cause) = OpenOptions::new().read(true).write(true).open(path) {
+                findings.problem(Part::Database, failed(cause));
+            }
+        }
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+        Err(cause) => findings.problem(Part::Database, failed(cause)),
+    }
+}
+
+fn secret(config: &Config, findings: &mut Findings) {
+    let path = &config.secret_file;
+    match ServerSecret::read(path) {
+        Ok(Some(_)) => {
+            let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+            if mode & 0o077 != 0 {
+                let what = format!("{}: others than its owner may read it (mode {:o})", path.display(), mode & 0o777);
+                findings.warning(Part::Secret, what);
+            }
+        }
+        Ok(None) => {
+            if let Err(problem) = writable_folder(path) {
+                findings.problem(Part::Secret, problem);
+            }
+            if fs::metadata(&config.sqlite.path).is_ok_and(|found| found.len() > 0) {
+                let what = format!(
+                    "{}: does not exist, and the database does: a database that was used with another secret is refused",
+                    path.display()
+                );
+                findings.warning(Part::Secret, what);
+            }
+        }
+        Err(problem) => findings.problem(Part::Secret, problem.to_string()),
+    }
+}
+
+/// Whether a file could be made beside `path`.
+fn writable_folder(path: &Path) -> Result<(), String> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(format!("the folder {} does not exist", folder.display()));
+    }
+    let probe = folder.join(format!(".countersign-check-{}", std::process::id()));
+    let made: io::Result<File> = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe);
+    match made {
+        Ok(_) => fs::remove_file(&probe).map_err(|cause| format!("{}: {cause}", probe.display())),
+        Err(cause) => Err(format!("the folder {} cannot be written: {cause}", folder.display())),
+    }
+}

@@ -1,0 +1,275 @@
+//! Calling a sidecar from the command line: where it is, whose token goes along, and what its refusals mean here.
+
+use super::exit::Exit;
+use super::terminal::safe;
+use crate::client::{self, Bearer};
+use crate::config::parse_span;
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::time::Duration;
+use tonic::transport::{Channel, Uri};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use zeroize::Zeroizing;
+
+/// A token is one line.
+const TOKEN_BYTES: u64 = 4096;
+/// The token itself, where no file has it. There is no flag for it: flags can be read by every process of the machine.
+const TOKEN_VARIABLE: &str = "COUNTERSIGN_TOKEN";
+
+/// Where the sidecar is and who calls.
+#[derive(Args, Debug)]
+pub(super) struct Connection {
+    /// The sidecar's doors.
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST:PORT",
+        env = "COUNTERSIGN_SERVER",
+        default_value = "127.0.0.1:7400",
+        value_parser = host_and_port,
+    )]
+    server: String,
+    /// The file with the caller's bearer token; without it the environment's COUNTERSIGN_TOKEN is the token.
+    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Connection {
+    /// A channel to the sidecar and the caller's credential.
+    ///
+    /// # Errors
+    /// How the command ends, and what to say: there is no usable token.
+    pub(super) fn open(&self) -> Result<(Channel, Bearer), (Exit, String)> {
+        let (place, token) = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
+            (Some(path), _) => {
+                let mut text = Zeroizing::new(String::with_capacity(256));
+                let read = File::open(path).and_then(|file| file.take(TOKEN_BYTES).read_to_string(&mut text));
+                let place = path.display().to_string();
+                read.map_err(|cause| (Exit::Unreachable, format!("{place}: {cause}")))?;
+                (place, Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+            (None, Ok(token)) => (TOKEN_VARIABLE.to_owned(), Zeroizing::new(token)),
+            (None, Err(_)) => {
+                let line = format!("who calls? Give --token-file FILE, or the token in {TOKEN_VARIABLE}");
+                return Err((Exit::Usage, line));
+            }
+        };
+        let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let bearer = if visible { Bearer::new(&token) } else { None };
+        let bearer = bearer.ok_or_else(|| {
+            (Exit::Unreachable, format!("{place}: the token is not one line of visible ASCII characters"))
+        })?;
+        let channel = client::channel_to(&self.server).map_err(|cause| (Exit::Usage, cause.to_string()))?;
+        Ok((channel, bearer))
+    }
+
+    /// Where it is, for messages.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+}
+
+/// A call that was refused or never answered. Its texts are as the sidecar sent them; `Display` makes them safe.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    /// The status code.
+    pub(super) code: Code,
+    /// The stable reason; empty if the answer carried none, as when no sidecar answered.
+    pub(super) reason: String,
+    /// What happened, and what to do about it.
+    pub(super) message: String,
+    /// The message's dynamic values.
+    metadata: BTreeMap<String, String>,
+}
+
+impl Refused {
+    /// What a status says.
+    pub(super) fn of(status: &Status) -> Self {
+        let info = status.get_details_error_info();
+        let (reason, metadata) = match info {
+            Some(info) => (info.reason, info.metadata.into_iter().collect()),
+            None => (String::new(), BTreeMap::new()),
+        };
+        let mut message = status.message().to_owned();
+        if reason.is_empty() {
+            // A connection's failure says little by itself; what lies below it says why.
+            let mut source = std::error::Error::source(status);
+            while let Some(cause) = source {
+                let text = cause.to_string();
+                if !message.contains(&text) {
+                    message = format!("{message}: {text}");
+                }
+                source = cause.source();
+            }
+        }
+        Self { code: status.code(), reason, message, metadata }
+    }
+
+    /// No sidecar can be called at all.
+    pub(super) fn unreachable(cause: &dyn std::error::Error) -> Self {
+        Self { code: Code::Unavailable, reason: String::new(), message: cause.to_string(), metadata: BTreeMap::new() }
+    }
+
+    /// Nothing was answered within this time.
+    pub(super) fn no_answer(within: Duration) -> Self {
+        Self {
+            code: Code::DeadlineExceeded,
+            reason: String::new(),
+            message: format!("no answer within {within:?}"),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// How a command ends that met it: 1 where the sidecar says no, 2 where it was asked wrongly, 3 where it did not
+    /// answer or does not know who calls.
+    pub(super) fn exit(&self) -> Exit {
+        match self.code {
+            Code::InvalidArgument => Exit::Usage,
+            Code::NotFound
+            | Code::FailedPrecondition
+            | Code::PermissionDenied
+            | Code::AlreadyExists
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::OutOfRange => Exit::No,
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated => Exit::Unreachable,
+        }
+    }
+
+    /// The same for programs.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "code": code_name(self.code),
+            "reason": self.reason,
+            "message": self.message,
+            "metadata": self.metadata,
+        })
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (reason, message) = (safe(&self.reason), safe(&self.message));
+        if self.reason.is_empty() {
+            write!(formatter, "{} ({})", message, code_name(self.code))
+        } else {
+            write!(formatter, "{reason} ({}): {message}", code_name(self.code))
+        }
+    }
+}
+
+/// A code as the protocol's documents write it.
+pub(super) const fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// Runs calls to their end on this thread.
+///
+/// # Errors
+/// The runtime cannot be made.
+pub(super) fn block_on<T>(calls: impl Future<Output = T>) -> io::Result<T> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(calls))
+}
+
+/// Reads `host:port`.
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
+    let problem = || format!("{text:?} is no host and port, such as `127.0.0.1:7400`");
+    let uri: Uri = format!("http://{text}").parse().map_err(|_| problem())?;
+    let plain = uri.authority().is_some_and(|authority| authority.as_str() == text && !text.contains('@'));
+    // Port 0 is where nobody can be called.
+    if plain && uri.port_u16().is_some_and(|port| port > 0) { Ok(text.to_owned()) } else { Err(problem()) }
+}
+
+/// Reads a span that is worth waiting.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    parse_span(text)
+        .filter(|span| !span.is_zero() && *span <= Duration::from_secs(600))
+        .ok_or_else(|| format!("{text:?} is no duration from 1ms to 10m, such as `5s`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_a_host_and_a_port_and_nothing_else() {
+        for text in ["127.0.0.1:7400", "localhost:1", "[::1]:7400", "sidecar.example:65535"] {
+            assert_eq!(host_and_port(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            ":",
+            "localhost",
+            "localhost:",
+            ":7400x",
+            "a:0",
+            "a:65536",
+            "a@b:1",
+            "a:1/x",
+            "a:1?x",
+            "http://a:1",
+            "a b:1",
+        ] {
+            assert!(host_and_port(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_reason_and_is_harmless_on_a_terminal() {
+        let details =
+            tonic_types::ErrorDetails::with_error_info("WHY\u{1b}[2J", "d", [("k".to_owned(), "v".to_owned())]);
+        let status = Status::with_error_details(Code::FailedPrecondition, "no\u{1b}]0;x\u{7}\nstate approved", details);
+        let refused = Refused::of(&status);
+        assert_eq!((refused.exit(), refused.metadata.get("k").map(String::as_str)), (Exit::No, Some("v")));
+        let text = refused.to_string();
+        assert!(text.chars().all(|character| !character.is_control()), "{text:?}");
+        assert!(text.contains("FAILED_PRECONDITION"));
+    }
+
+    #[test]
+    fn no_answer_and_no_identity_end_in_three() {
+        for (code, exit) in [
+            (Code::Unavailable, Exit::Unreachable),
+            (Code::Unauthenticated, Exit::Unreachable),
+            (Code::Internal, Exit::Unreachable),
+            (Code::NotFound, Exit::No),
+            (Code::PermissionDenied, Exit::No),
+            (Code::InvalidArgument, Exit::Usage),
+        ] {
+            assert_eq!(Refused::of(&Status::new(code, "x")).exit(), exit);
+        }
+    }
+}
