@@ -33,6 +33,9 @@ pub(super) trait Database: Send + Sync {
 
     /// Every row of every table, byte for byte, as text.
     async fn dump(&self) -> String;
+
+    /// Fails where rows that belong together do not agree, whatever has happened to them.
+    async fn check(&self);
 }
 
 /// Stamps the tests of one database.
@@ -104,8 +107,10 @@ macro_rules! promises {
         $(
             #[tokio::test]
             async fn $promise() {
-                let fixture = $crate::storage::conformance::Fixture::new(std::sync::Arc::new($database)).await;
-                $crate::storage::conformance::$topic::$promise(fixture).await;
+                use $crate::storage::conformance::{Database, Fixture, $topic};
+                let database = std::sync::Arc::new($database);
+                $topic::$promise(Fixture::new(database.clone()).await).await;
+                database.check().await;
             }
         )*
     };

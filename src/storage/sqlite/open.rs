@@ -3,7 +3,7 @@
 use super::schema;
 use crate::domain::time::Timestamp;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Row as _, SqliteConnection, query};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _, SqliteConnection, query};
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -232,12 +232,20 @@ pub(super) fn reader_options(path: &Path) -> SqliteConnectOptions {
     common_options(path, READER_CACHE_KIB).read_only(true).pragma("query_only", "ON")
 }
 
-/// How a file is looked at before anything of it is changed.
+/// Looks at a file before anything of it is changed.
 pub(super) async fn look(path: &Path) -> Result<(), OpenError> {
+    match refuse_foreign(reader_options(path), path).await {
+        // What a crash left half done in it has to be undone before it can be read.
+        Err(OpenError::NotWritable { .. }) => refuse_foreign(common_options(path, READER_CACHE_KIB), path).await,
+        looked => looked,
+    }
+}
+
+async fn refuse_foreign(options: SqliteConnectOptions, path: &Path) -> Result<(), OpenError> {
     let fault = |error| OpenError::of(&error, path);
-    let mut connection = common_options(path, READER_CACHE_KIB).connect().await.map_err(fault)?;
+    let mut connection = options.connect().await.map_err(fault)?;
     let looked = schema::refuse_foreign(&mut connection, path).await;
-    sqlx::Connection::close(connection).await.map_err(fault)?;
+    connection.close().await.map_err(fault)?;
     looked
 }
 

@@ -39,6 +39,10 @@ impl Database for Folder {
     async fn dump(&self) -> String {
         dump(&self.database()).await
     }
+
+    async fn check(&self) {
+        check(&self.database()).await;
+    }
 }
 
 /// Every row of every table, each on a line that begins with the table's name.
@@ -66,6 +70,40 @@ pub(super) async fn dump(path: &Path) -> String {
     text
 }
 
+/// What each of these finds is a row that its neighbours contradict.
+const CONTRADICTIONS: [&str; 9] = [
+    "SELECT a.approval_id FROM approval_audience a LEFT JOIN approvals p ON p.id = a.approval_id
+        WHERE a.state IS NOT p.state OR a.create_time IS NOT p.create_time",
+    "SELECT p.id FROM approvals p WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
+        WHERE a.approval_id = p.id AND a.kind = 'person' AND a.name = p.principal)",
+    "SELECT d.approval_id FROM approval_decisions d WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
+        WHERE a.approval_id = d.approval_id AND a.kind = 'person' AND a.name = d.person)",
+    "SELECT approval_id FROM approval_decisions GROUP BY approval_id HAVING max(sequence) <> count(*) - 1",
+    "SELECT p.id FROM approvals p LEFT JOIN executions e ON e.id = p.execution_id
+        WHERE p.state = 'consumed' AND (e.approval_id IS NOT p.id OR e.start_time <> p.consume_time
+            OR e.fingerprint <> p.fingerprint OR e.principal <> p.principal OR e.agent <> p.agent)",
+    "SELECT e.id FROM executions e LEFT JOIN approvals p ON p.id = e.approval_id
+        WHERE e.approval_id IS NOT NULL AND p.execution_id IS NOT e.id",
+    "SELECT p.id FROM approvals p WHERE (SELECT count(*) FROM audit_records r
+        WHERE r.approval_id = p.id AND r.kind = 'approval.' || p.state) <> (p.state <> 'pending')",
+    "SELECT e.id FROM executions e WHERE (SELECT count(*) FROM audit_records r WHERE r.execution_id = e.id
+        AND r.kind IN ('approval.consumed', 'execution.started')) <> 1",
+    "SELECT later.position FROM audit_records later JOIN audit_records earlier
+        ON earlier.position = later.position - 1 WHERE earlier.time > later.time",
+];
+
+/// Fails where rows that belong together do not agree, or the file is damaged.
+pub(super) async fn check(path: &Path) {
+    let mut connection = open::reader_options(path).connect().await.unwrap();
+    for contradiction in CONTRADICTIONS {
+        let found = query(contradiction).fetch_all(&mut connection).await.unwrap();
+        assert!(found.is_empty(), "{} rows of {contradiction}", found.len());
+    }
+    let intact: String = query("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap().get(0);
+    assert_eq!(intact, "ok");
+    assert!(query("PRAGMA foreign_key_check").fetch_all(&mut connection).await.unwrap().is_empty());
+}
+
 mod conformance {
     use super::*;
 
@@ -88,6 +126,7 @@ async fn open_with(folder: &Folder, change: impl FnOnce(&mut SqliteOptions)) -> 
     SqliteStore::open(options).await
 }
 
+mod killing;
 mod opening;
 mod statements;
 mod writing;

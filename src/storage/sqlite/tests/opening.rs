@@ -134,6 +134,43 @@ async fn the_database_of_another_program_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn the_log_of_another_program_is_left_as_it_is() {
+    let (theirs, folder) = (Folder::new(), Folder::new());
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(theirs.database()).create_if_missing(true);
+    let mut connection = options.journal_mode(sqlx::sqlite::SqliteJournalMode::Wal).connect().await.unwrap();
+    sqlx::raw_sql("CREATE TABLE notes (text)").execute(&mut connection).await.unwrap();
+    // As it stands while they have it open, or have crashed.
+    for name in ["countersign.db", "countersign.db-wal"] {
+        std::fs::copy(theirs.0.join(name), folder.0.join(name)).unwrap();
+    }
+    let error = open_with(&folder, |_| {}).await.unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    for name in ["countersign.db", "countersign.db-wal"] {
+        assert_eq!(std::fs::read(theirs.0.join(name)).unwrap(), std::fs::read(folder.0.join(name)).unwrap(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_crash_leaves_a_file_that_opens() {
+    let folder = Folder::new();
+    let store = open(&folder).await;
+    store.add_key(StoredKey { id: "00".to_owned(), check: "ff".to_owned() }).await.unwrap();
+    let crashed = Folder::new();
+    for name in ["countersign.db", "countersign.db-wal"] {
+        std::fs::copy(folder.0.join(name), crashed.0.join(name)).unwrap();
+    }
+    // The last write was torn.
+    let torn = crashed.0.join("countersign.db-wal");
+    let length = std::fs::metadata(&torn).unwrap().len();
+    let mut bytes = std::fs::read(&torn).unwrap();
+    bytes.extend([0x5a; 3_000]);
+    std::fs::write(&torn, &bytes).unwrap();
+    assert!(length > 0);
+    let again = open(&crashed).await;
+    assert_eq!(again.keys().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn an_empty_file_is_a_new_database() {
     let folder = Folder::new();
     std::fs::write(folder.database(), "").unwrap();
