@@ -335,7 +335,7 @@ fn mismatch(binding: Binding) -> Status {
         binding.reason(),
         "approval",
         format!(
-            "the {} of this call is not what was approved: do not run it; request approval for what you are about to run",
+            "this call differs from what was approved in its {}: do not run it; request approval for what is to run",
             binding.noun()
         ),
         metadata([("binding", binding.noun().to_owned())]),
