@@ -2,6 +2,8 @@
 //! `tests/python/story.py` tells it; here are its environment and the sidecar. Python is part of the contract: where it
 //! is missing, or its packages cannot be had, this fails and never skips.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
