@@ -254,12 +254,7 @@ impl Sidecar {
         self.attempt(token, &new_attempt(), invocation).await
     }
 
-    pub async fn attempt(
-        &self,
-        token: &str,
-        attempt: &str,
-        invocation: Invocation,
-    ) -> Result<ConsumeResponse, Status> {
+    pub async fn attempt(&self, token: &str, attempt: &str, invocation: Invocation) -> Result<ConsumeResponse, Status> {
         let request = ConsumeRequest {
             consume_token: token.to_owned(),
             attempt_id: attempt.to_owned(),
