@@ -65,6 +65,17 @@ pub(super) fn unreadable() -> Status {
     refusal(Code::InvalidArgument, "INVALID_REQUEST", "the request cannot be read", Metadata::new())
 }
 
+/// A call whose client set a deadline that passed first.
+pub(super) fn deadline_exceeded() -> Status {
+    refusal(
+        Code::DeadlineExceeded,
+        "DEADLINE_EXCEEDED",
+        "the call's deadline passed before its answer; what it changes is changed whole or not at all: ask again with the \
+         same ids",
+        Metadata::new(),
+    )
+}
+
 /// A request that reached a handler without a caller of the right role.
 pub(super) fn unauthenticated() -> Status {
     unauthorised(AuthError::Missing)

@@ -3,6 +3,7 @@
 
 mod agent;
 mod approver;
+mod deadline;
 mod errors;
 mod fields;
 mod operator;
@@ -15,6 +16,7 @@ use crate::engine::{AgentCaller, Engine, EngineError};
 use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
+use deadline::WithinDeadline;
 use fields::Violations;
 use std::future::Future;
 use std::sync::Arc;
@@ -31,8 +33,8 @@ pub struct Doors {
     arguments_bytes: usize,
 }
 
-/// A door with the check of its role before it.
-type Guarded<S> = InterceptedService<S, Guard>;
+/// A door with the check of its role before it, held to the client's deadline.
+type Guarded<S> = InterceptedService<WithinDeadline<S>, Guard>;
 
 impl Doors {
     /// The doors over `engine`, with arguments of at most `arguments_bytes`.
@@ -43,19 +45,19 @@ impl Doors {
     /// `AgentService`.
     pub fn agent(&self, callers: &Callers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Agent))
+        InterceptedService::new(WithinDeadline::new(service), Guard::new(callers, Role::Agent))
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &Callers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Approver))
+        InterceptedService::new(WithinDeadline::new(service), Guard::new(callers, Role::Approver))
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &Callers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Operator))
+        InterceptedService::new(WithinDeadline::new(service), Guard::new(callers, Role::Operator))
     }
 
     /// The person that an approver's request speaks for.

@@ -1,11 +1,15 @@
 //! The table cannot be written, or holds what cannot be: nothing is allowed that needs it, what needs none goes on, and
 //! afterwards the same ids give their answers.
 
-use crate::harness::*;
+use crate::harness::{token as harness_token, *};
 use crate::steps::*;
+use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::*;
+use countersign::service::Doors;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+use std::sync::Arc;
+use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -204,11 +208,9 @@ async fn a_row_that_fits_no_state_is_neither_repaired_nor_used() {
     let (approval, token) = sidecar.approved(email()).await;
     let mut other = intruder(&sidecar).await;
     run(&mut other, "PRAGMA ignore_check_constraints = ON").await;
-    for statement in [
-        "UPDATE approvals SET state = 'approved and more'",
-        "UPDATE approvals SET state = 'approved', clauses = '[]'",
-        "UPDATE approvals SET clauses = '[{\"any_of\":[\"owner\"],\"quorum\":1}]', use_by = NULL",
-    ] {
+    for statement in
+        ["UPDATE approvals SET state = 'approved and more'", "UPDATE approvals SET state = 'approved', use_by = NULL"]
+    {
         run(&mut other, statement).await;
         let results = [
             sidecar.consume(&token, email()).await.map(drop),
@@ -222,5 +224,33 @@ async fn a_row_that_fits_no_state_is_neither_repaired_nor_used() {
         }
     }
     assert_eq!(sidecar.count("approval.consumed").await, 0);
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_while_the_table_waits_is_told_as_one_and_loses_nothing() {
+    let sidecar = Sidecar::start().await;
+    let (approval, token) = sidecar.approved(email()).await;
+    // The door itself, without the client's own clock before it.
+    let door = Doors::new(Arc::clone(sidecar.running().engine()), 1 << 18).agent(&callers());
+    let mut agent = AgentServiceClient::new(door);
+    let authorised = |request: ConsumeRequest| {
+        let mut request = tonic::Request::new(request);
+        let credential = format!("Bearer {}", harness_token("runtime")).parse().unwrap();
+        request.metadata_mut().insert("authorization", credential);
+        request
+    };
+    let mut other = intruder(&sidecar).await;
+    run(&mut other, "BEGIN IMMEDIATE").await;
+    let consume = attempted(&token, &new_attempt(), email());
+    let mut hurried = authorised(consume.clone());
+    hurried.set_timeout(Duration::from_millis(20));
+    let late = refused(agent.consume(hurried).await, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
+    assert!(late.message().contains("same ids"));
+    run(&mut other, "ROLLBACK").await;
+    let answer = agent.consume(authorised(consume)).await.unwrap().into_inner();
+    assert_eq!(answer.permit.unwrap().approval_id, approval.id);
+    assert_eq!(sidecar.one_history(&approval).await, ApprovalState::Consumed);
+    assert!(answer.replayed, "it had been carried out when nobody waited any more");
     other.close().await.unwrap();
 }

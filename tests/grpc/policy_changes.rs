@@ -53,7 +53,10 @@ async fn whatever_denies_by_then_refuses_and_leaves_the_approval() {
         (format!("accounts: none, ceiling: write, {SEND}"), "ACCOUNT_NOT_ALLOWED"),
         ("ceiling: write, actions: { GMAIL_REPLY: { scope: write, curated: true } }".to_owned(), "ACTION_UNKNOWN"),
         (format!("ceiling: read, {SEND}"), "SCOPE_EXCEEDS_CEILING"),
-        ("ceiling: write, actions: { GMAIL_SEND_EMAIL: { scope: write } }".to_owned(), "ACTION_NOT_CURATED"),
+        (
+            "ceiling: write, actions: { GMAIL_SEND_EMAIL: { scope: write, curated: false } }".to_owned(),
+            "ACTION_NOT_CURATED",
+        ),
         (rule("{ name: no, effect: deny }"), "DENIED_BY_RULE"),
         (rule("{ name: no, when: \"args.missing == 1\", effect: deny }"), "DENIED_BY_RULE"),
         (format!("ceiling: write, {pinned}"), "TOOL_DEFINITION_CHANGED"),

@@ -110,8 +110,8 @@ async fn approve_against_deny_has_one_winner_and_tells_the_other_who_what_and_wh
         };
         let late = refused(late, Code::FailedPrecondition, why);
         assert_eq!((told(&late, "decided_by"), told(&late, "verdict")), (by.to_owned(), verdict.to_owned()));
-        assert_eq!(told(&late, "decide_time"), "2026-01-01T00:00:00Z");
-        for part in [by, verdict, "2026-01-01T00:00:00Z"] {
+        assert_eq!(told(&late, "decide_time"), "2026-01-01T00:00:00.000000Z");
+        for part in [by, verdict, "2026-01-01T00:00:00.000000Z"] {
             assert!(late.message().contains(part), "{}", late.message());
         }
         let gate = sidecar.consume(&token, in_conversation(round, email())).await;
