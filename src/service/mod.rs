@@ -34,7 +34,7 @@ pub struct Doors {
     arguments_bytes: usize,
 }
 
-/// A door with the check of its role before it.
+/// A door with the check of its role before it, held to the client's deadline.
 type Guarded<S> = InterceptedService<S, Guard>;
 
 impl Doors {

@@ -4,7 +4,7 @@ use countersign::app::{self, Running};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
-use countersign::clock::{Clock, ManualClock};
+use countersign::clock::ManualClock;
 use countersign::config::{Config, Overrides};
 use countersign::domain::pattern::Pattern;
 use countersign::domain::text::Identifier;
@@ -103,7 +103,8 @@ pub fn token(caller: &str) -> String {
     format!("cst_test_token_of_{caller}_0123456789")
 }
 
-fn callers() -> Callers {
+/// Every caller of the harness.
+pub fn callers() -> Callers {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
     let id = |text: &str| Identifier::parse(text).unwrap();
     let agent = |agents: &[&str], principals: &[&str]| {
@@ -165,7 +166,7 @@ impl Sidecar {
         config.callers = callers();
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
-        let clock: Arc<dyn Clock> = self.clock.clone();
+        let clock = Arc::<ManualClock>::clone(&self.clock);
         self.running = Some(app::start(&config, clock).await.unwrap());
     }
 
@@ -266,7 +267,8 @@ impl Sidecar {
 
     /// The audit of one approval, oldest first.
     pub async fn audit_of(&self, approval: &str) -> Vec<AuditRecord> {
-        let request = ListAuditRecordsRequest { approval_id: approval.to_owned(), ..Default::default() };
+        let request =
+            ListAuditRecordsRequest { approval_id: approval.to_owned(), page_size: 1_000, ..Default::default() };
         let mut records = self.operator().list_audit_records(request).await.unwrap().into_inner().records;
         records.reverse();
         records

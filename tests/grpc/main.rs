@@ -4,7 +4,16 @@
 // A test that cannot go on says so by panicking, also in the functions that tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod attempts;
 mod consume;
+mod deadlines;
 mod edge;
+mod executions;
+mod gone;
 mod harness;
+mod outages;
+mod policy_changes;
+mod races;
+mod retries;
+mod steps;
 mod story;
