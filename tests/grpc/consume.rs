@@ -106,11 +106,11 @@ async fn an_approval_is_used_before_its_deadline_and_not_at_it() {
     }
 }
 
-/// Everything that an approval is bound to, changed, in the order in which a difference is told.
-/// A reason, and the change of an invocation that it is the reason of.
-type Bound = (&'static str, fn(&mut Invocation));
+/// Makes a call another one.
+type Change = fn(&mut Invocation);
 
-const BINDINGS: [Bound; 9] = [
+/// Everything that an approval is bound to, changed, in the order in which a difference is told.
+const BINDINGS: [(&str, Change); 9] = [
     ("PRINCIPAL_MISMATCH", |call| call.principal = "dana".to_owned()),
     ("CONNECTOR_MISMATCH", |call| call.connector = "outlook".to_owned()),
     ("ACTION_MISMATCH", |call| call.action = "GMAIL_REPLY".to_owned()),
@@ -227,6 +227,10 @@ async fn of_everything_that_stands_against_a_call_the_first_in_the_order_is_name
                 for binding in std::iter::once(None).chain(BINDINGS.iter().map(Some)) {
                     for (attempt, attempt_refuses) in [(new_attempt(), None), (used.clone(), Some("ATTEMPT_ID_REUSED"))]
                     {
+                        // A token that is none: alone, and with one of all that follows.
+                        if token_refuses.is_some() && binding.is_some_and(|(why, _)| *why != BINDINGS[8].0) {
+                            continue;
+                        }
                         let why = token_refuses
                             .or(binding.map(|(why, _)| *why))
                             .or(attempt_refuses)
@@ -247,7 +251,7 @@ async fn of_everything_that_stands_against_a_call_the_first_in_the_order_is_name
                 }
             }
         }
-        assert!(calls.len() > 800, "{}", calls.len());
+        assert!(calls.len() > 400, "{}", calls.len());
         for (scene, why, result) in calls.join_all().await {
             let status = result.expect_err(&scene);
             assert_eq!((status.code(), reason(&status).as_str()), (code_of(why), why), "{scene}");

@@ -10,7 +10,7 @@ use tonic::{Code, Request};
 
 /// How often the runtime goes around before a call is let go: anywhere between not sent and answered.
 fn turns() -> impl Iterator<Item = u32> {
-    (0..30).chain((30..100).step_by(5)).chain((100..1_000).step_by(60))
+    (0..16).chain((16..100).step_by(12)).chain((100..1_000).step_by(300))
 }
 
 /// Lets go of a call after the runtime has gone around so often, wherever the call is then.
@@ -56,7 +56,7 @@ async fn a_request_let_go_is_recorded_whole_or_not_at_all() {
     sidecar.restart().await;
     let rows: BTreeSet<String> = sidecar.list("olga").await.into_iter().map(|approval| approval.id).collect();
     assert_eq!(rows, recorded(&sidecar, "approval.requested").await, "a row and its record, or neither");
-    assert!(rows.len() >= answered.len());
+    assert!(rows.len() > answered.len(), "what was begun ran to its end though nobody waited for it");
     let mut agent = sidecar.agent();
     for (_, request) in &requests {
         let again = agent.request_approval(request.clone()).await.unwrap().into_inner();

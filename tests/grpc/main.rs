@@ -5,15 +5,26 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod attempts;
+mod audit;
+mod batch;
 mod consume;
 mod deadlines;
+mod decide;
 mod edge;
 mod executions;
 mod gone;
 mod harness;
+mod health;
+mod hostile;
+mod listing;
 mod outages;
 mod policy_changes;
 mod races;
+mod requests;
 mod retries;
+mod roles;
+mod shutdown;
 mod steps;
 mod story;
+mod tenants;
+mod wire;
