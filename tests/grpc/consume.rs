@@ -26,7 +26,10 @@ async fn each_binding_changed_alone_is_refused_with_its_own_reason_and_leaves_th
         (Invocation { objective: objective("t2", "input-1", 1), ..email() }, "OBJECTIVE_CHANGED"),
         (Invocation { objective: objective("t1", "input-2", 1), ..email() }, "OBJECTIVE_CHANGED"),
         (Invocation { objective: None, ..email() }, "OBJECTIVE_CHANGED"),
-        (Invocation { arguments_json: text(r#"{"to":"b@example.com","body":"Hello"}"#), ..email() }, "ARGUMENTS_CHANGED"),
+        (
+            Invocation { arguments_json: text(r#"{"to":"b@example.com","body":"Hello"}"#), ..email() },
+            "ARGUMENTS_CHANGED",
+        ),
         (Invocation { arguments_json: String::new(), ..email() }, "ARGUMENTS_CHANGED"),
         (
             Invocation { tool_definition_digest: format!("td1:{}", "0".repeat(64)), ..email() },

@@ -128,6 +128,21 @@ fn callers() -> Callers {
     )
 }
 
+/// The configuration of a sidecar with the callers of the harness, its policy and database in `folder`, on free ports.
+pub fn config_in(folder: &Path) -> Config {
+    let overrides = Overrides {
+        listen: Some("127.0.0.1:0".to_owned()),
+        health_listen: Some("127.0.0.1:0".to_owned()),
+        policy: Some(folder.join("policy.yaml")),
+        sqlite: Some(folder.join("countersign.db")),
+        reflection: Some(true),
+        ..Overrides::default()
+    };
+    let mut config = Config::load(None, &overrides).unwrap();
+    config.callers = callers();
+    config
+}
+
 impl Sidecar {
     pub async fn start() -> Self {
         Self::under(POLICY).await
@@ -151,18 +166,8 @@ impl Sidecar {
 
     async fn run(&mut self) {
         let folder = self.folder.path();
-        let policy = folder.join("policy.yaml");
-        std::fs::write(&policy, &self.policy).unwrap();
-        let overrides = Overrides {
-            listen: Some("127.0.0.1:0".to_owned()),
-            health_listen: Some("127.0.0.1:0".to_owned()),
-            policy: Some(policy),
-            sqlite: Some(folder.join("countersign.db")),
-            reflection: Some(true),
-            ..Overrides::default()
-        };
-        let mut config = Config::load(None, &overrides).unwrap();
-        config.callers = callers();
+        std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap();
+        let mut config = config_in(folder);
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
         let clock: Arc<dyn Clock> = self.clock.clone();
@@ -179,6 +184,11 @@ impl Sidecar {
     pub async fn restart_under(&mut self, policy: &str) {
         self.policy = policy.to_owned();
         self.restart().await;
+    }
+
+    /// Starts it again over the same files after a stop.
+    pub async fn restart_stopped(&mut self) {
+        self.run().await;
     }
 
     pub async fn stop(&mut self) -> bool {
@@ -254,12 +264,7 @@ impl Sidecar {
         self.attempt(token, &new_attempt(), invocation).await
     }
 
-    pub async fn attempt(
-        &self,
-        token: &str,
-        attempt: &str,
-        invocation: Invocation,
-    ) -> Result<ConsumeResponse, Status> {
+    pub async fn attempt(&self, token: &str, attempt: &str, invocation: Invocation) -> Result<ConsumeResponse, Status> {
         let request = ConsumeRequest {
             consume_token: token.to_owned(),
             attempt_id: attempt.to_owned(),
