@@ -129,6 +129,21 @@ pub fn callers() -> Callers {
     )
 }
 
+/// The configuration of a sidecar with the callers of the harness, its policy and database in `folder`, on free ports.
+pub fn config_in(folder: &Path) -> Config {
+    let overrides = Overrides {
+        listen: Some("127.0.0.1:0".to_owned()),
+        health_listen: Some("127.0.0.1:0".to_owned()),
+        policy: Some(folder.join("policy.yaml")),
+        sqlite: Some(folder.join("countersign.db")),
+        reflection: Some(true),
+        ..Overrides::default()
+    };
+    let mut config = Config::load(None, &overrides).unwrap();
+    config.callers = callers();
+    config
+}
+
 impl Sidecar {
     pub async fn start() -> Self {
         Self::under(POLICY).await
@@ -152,18 +167,8 @@ impl Sidecar {
 
     async fn run(&mut self) {
         let folder = self.folder.path();
-        let policy = folder.join("policy.yaml");
-        std::fs::write(&policy, &self.policy).unwrap();
-        let overrides = Overrides {
-            listen: Some("127.0.0.1:0".to_owned()),
-            health_listen: Some("127.0.0.1:0".to_owned()),
-            policy: Some(policy),
-            sqlite: Some(folder.join("countersign.db")),
-            reflection: Some(true),
-            ..Overrides::default()
-        };
-        let mut config = Config::load(None, &overrides).unwrap();
-        config.callers = callers();
+        std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap();
+        let mut config = config_in(folder);
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
         let clock = Arc::<ManualClock>::clone(&self.clock);
@@ -180,6 +185,11 @@ impl Sidecar {
     pub async fn restart_under(&mut self, policy: &str) {
         self.policy = policy.to_owned();
         self.restart().await;
+    }
+
+    /// Starts it again over the same files after a stop.
+    pub async fn restart_stopped(&mut self) {
+        self.run().await;
     }
 
     pub async fn stop(&mut self) -> bool {

@@ -7,6 +7,7 @@
 mod attempts;
 mod audit;
 mod batch;
+mod calls;
 mod consume;
 mod deadlines;
 mod decide;

@@ -1,0 +1,356 @@
+//! The audit: everything that happened, who and why, and nothing that is nobody's business.
+
+use crate::calls::*;
+use crate::harness::*;
+use countersign::domain::audit::AuditKind;
+use countersign::proto::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tonic::Code;
+
+/// Where the log lines of this process go.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything that is logged from now on, by any thread, down to the finest that is ours.
+fn logged() -> Lines {
+    static LINES: std::sync::OnceLock<Lines> = std::sync::OnceLock::new();
+    let lines = LINES.get_or_init(|| {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        tracing_subscriber::fmt().with_env_filter("debug,countersign=trace").with_writer(move || writer.clone()).init();
+        lines
+    });
+    lines.clone()
+}
+
+/// Makes one of everything that the audit knows, and says what was secret, or only for the eyes of people.
+async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
+    let arguments =
+        r#"{"to":"a@example.com","body":"SENTINEL-IN-THE-BODY","password":"SENTINEL-MASKED","n":"SENTINEL-TAIL"}"#;
+    let with =
+        |conversation: &str| Invocation { arguments_json: arguments.to_owned(), ..in_conversation(conversation) };
+    let mut tokens = Vec::new();
+    let ask = |conversation: &str| RequestApprovalRequest {
+        invocation: Some(with(conversation)),
+        agent_note: "SENTINEL-IN-THE-NOTE".to_owned(),
+        ..Default::default()
+    };
+    for ending in ["consumed", "denied", "cancelled", "revoked", "expired"] {
+        let answer = sidecar.request_as("runtime", ask(ending)).await.unwrap();
+        let approval = answer.approval.unwrap();
+        let verdict = if ending == "denied" { Verdict::Deny } else { Verdict::Approve };
+        let decide = DecideRequest {
+            approval_id: approval.id.clone(),
+            principal: "olga".to_owned(),
+            verdict: verdict.into(),
+            reason: format!("because it is to be {ending}"),
+            ..Default::default()
+        };
+        sidecar.approver().decide(decide).await.unwrap();
+        match ending {
+            "consumed" => {
+                let permit = sidecar.consume(&answer.consume_token, with(ending)).await.unwrap().permit.unwrap();
+                let report = ReportOutcomeRequest {
+                    principal: "olga".to_owned(),
+                    agent: "assistant".to_owned(),
+                    execution_id: permit.execution_id,
+                    outcome: Outcome::Failed.into(),
+                    remote_reference: "SENTINEL-REFERENCE".to_owned(),
+                    error_code: "E-1".to_owned(),
+                    detail: "SENTINEL-DETAIL".to_owned(),
+                    duration: span(1, 0),
+                };
+                sidecar.agent().report_outcome(report).await.unwrap();
+            }
+            "cancelled" => drop(sidecar.cancel_as("runtime-2", &approval).await.unwrap()),
+            "revoked" => drop(sidecar.revoke("olga", &approval).await.unwrap()),
+            "expired" => {
+                sidecar.advance(Duration::from_secs(600));
+                refused(sidecar.revoke("olga", &approval).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
+            }
+            _ => {}
+        }
+        tokens.push(answer.consume_token);
+    }
+    refused(sidecar.consume(&tokens[1], with("denied")).await, Code::FailedPrecondition, "APPROVAL_DENIED");
+    refused(sidecar.consume("", with("denied")).await, Code::FailedPrecondition, "APPROVAL_REQUIRED");
+    let press = Invocation { arguments_json: r#"{"to":"SENTINEL@press.example"}"#.to_owned(), ..email() };
+    refused(sidecar.request(press).await, Code::PermissionDenied, "POLICY_DENIED");
+    sidecar.consume("", Invocation { arguments_json: arguments.to_owned(), ..fetch() }).await.unwrap();
+    let callers = ["runtime", "runtime-2", "chat", "ops", "dana"].map(token);
+    (tokens.into_iter().chain(callers).collect(), vec!["SENTINEL-MASKED".to_owned(), "SENTINEL@press".to_owned()])
+}
+
+#[tokio::test]
+async fn every_kind_appears_with_its_facts() {
+    let sidecar = Sidecar::start().await;
+    everything(&sidecar).await;
+    let records = sidecar.audit().await;
+    let kinds: BTreeSet<&str> = records.iter().map(|record| record.kind.as_str()).collect();
+    assert_eq!(kinds, AuditKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let revision = sidecar.operator().get_policy(GetPolicyRequest {}).await.unwrap().into_inner().revision;
+    let mut ids = BTreeSet::new();
+    let mut last = 0;
+    for record in &records {
+        assert!(ids.insert(record.id.clone()), "one id, one record");
+        assert!(micros(record.time) >= last, "in the order of the store's time");
+        last = micros(record.time);
+        assert_eq!((record.principal.as_str(), record.agent.as_str()), ("olga", "assistant"));
+        assert_eq!((record.connector.as_str(), record.account.as_str()), ("gmail", "work-mailbox-a"));
+        assert!(record.fingerprint.starts_with("v1:") && record.fingerprint.len() == 67);
+        assert_eq!(record.labels, email().labels);
+        let of_people =
+            ["approval.decided", "approval.approved", "approval.denied", "decide.refused", "approval.revoked"];
+        assert_eq!(!record.person.is_empty(), of_people.contains(&record.kind.as_str()), "{}", record.kind);
+        let caller = match record.kind.as_str() {
+            "approval.expired" => "",
+            "approval.cancelled" => "runtime-2",
+            kind if of_people.contains(&kind) => "chat",
+            _ => "runtime",
+        };
+        assert_eq!(record.caller, caller, "{}", record.kind);
+        let asks_policy =
+            ["approval.requested", "request.refused", "approval.consumed", "execution.started", "consume.refused"];
+        if asks_policy.contains(&record.kind.as_str()) {
+            assert_eq!(record.policy_revision, revision, "{}", record.kind);
+        }
+        let with_approval = !matches!(record.kind.as_str(), "request.refused" | "execution.started")
+            && !(record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
+        let with_execution =
+            matches!(record.kind.as_str(), "approval.consumed" | "execution.started" | "execution.reported");
+        assert_eq!(!record.execution_id.is_empty(), with_execution, "{}", record.kind);
+    }
+    let facts = |kind: &str| -> BTreeSet<(&str, &str)> {
+        let of_kind = records.iter().filter(|record| record.kind == kind);
+        of_kind.map(|record| (record.decision.as_str(), record.reason.as_str())).collect()
+    };
+    assert_eq!(facts("approval.requested"), [("CONFIRMATION_REQUIRED", "CONFIRMATION_BY_MODE")].into());
+    assert_eq!(facts("approval.denied"), [("DENIED", "because it is to be denied")].into());
+    assert_eq!(facts("approval.cancelled"), [("CANCELLED", "no longer needed")].into());
+    assert_eq!(facts("approval.revoked"), [("REVOKED", "second thoughts")].into());
+    assert_eq!(facts("approval.expired"), [("EXPIRED", "")].into());
+    assert_eq!(facts("request.refused"), [("DENY", "DENIED_BY_RULE")].into());
+    assert_eq!(facts("decide.refused"), [("REVOKE", "APPROVAL_EXPIRED")].into());
+    assert_eq!(facts("execution.started"), [("ALLOW", "ALLOWED")].into());
+    assert_eq!(facts("execution.reported"), [("FAILED", "")].into());
+    assert_eq!(
+        facts("consume.refused"),
+        [("CONFIRMATION_REQUIRED", "APPROVAL_DENIED"), ("CONFIRMATION_REQUIRED", "APPROVAL_REQUIRED")].into()
+    );
+    assert_eq!(facts("approval.consumed"), [("CONFIRMATION_REQUIRED", "CONFIRMATION_BY_MODE")].into());
+}
+
+#[tokio::test]
+async fn records_join_from_the_question_to_the_outcome() {
+    let sidecar = Sidecar::start().await;
+    everything(&sidecar).await;
+    let records = sidecar.audit().await;
+    let consumed = records.iter().find(|record| record.kind == "approval.consumed").unwrap();
+    let of = |request: ListAuditRecordsRequest| async {
+        let mut found = sidecar.operator().list_audit_records(request).await.unwrap().into_inner().records;
+        found.reverse();
+        found
+    };
+    let by_approval =
+        of(ListAuditRecordsRequest { approval_id: consumed.approval_id.clone(), ..Default::default() }).await;
+    let kinds: Vec<&str> = by_approval.iter().map(|record| record.kind.as_str()).collect();
+    assert_eq!(
+        kinds,
+        ["approval.requested", "approval.decided", "approval.approved", "approval.consumed", "execution.reported"]
+    );
+    assert!(by_approval.iter().all(|record| record.fingerprint == consumed.fingerprint));
+    let by_execution =
+        of(ListAuditRecordsRequest { execution_id: consumed.execution_id.clone(), ..Default::default() }).await;
+    assert_eq!(by_execution, by_approval[3..]);
+    let both = ListAuditRecordsRequest {
+        approval_id: consumed.approval_id.clone(),
+        execution_id: consumed.execution_id.clone(),
+        principal: "olga".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(of(both.clone()).await, by_execution);
+    assert!(of(ListAuditRecordsRequest { principal: "pia".to_owned(), ..both }).await.is_empty());
+    let by_principal = of(ListAuditRecordsRequest { principal: "olga".to_owned(), ..Default::default() }).await;
+    assert_eq!(by_principal, records);
+    for nothing in [
+        ListAuditRecordsRequest { approval_id: new_attempt(), ..Default::default() },
+        ListAuditRecordsRequest { execution_id: consumed.approval_id.clone(), ..Default::default() },
+        ListAuditRecordsRequest { principal: "Olga".to_owned(), ..Default::default() },
+        ListAuditRecordsRequest { principal: "%".to_owned(), ..Default::default() },
+    ] {
+        assert!(of(nothing).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn pages_are_whole_and_stable_while_records_are_added() {
+    let sidecar = Sidecar::start().await;
+    everything(&sidecar).await;
+    let all = sidecar.audit().await;
+    for size in [1, 4, u32::try_from(all.len()).unwrap(), 999] {
+        let (mut seen, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = ListAuditRecordsRequest { page_size: size, page_token, ..Default::default() };
+            let page = sidecar.operator().list_audit_records(request).await.unwrap().into_inner();
+            assert!(page.records.len() <= size as usize);
+            seen.extend(page.records);
+            sidecar.consume("", fetch()).await.unwrap();
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        let mut mine: Vec<AuditRecord> = seen.into_iter().filter(|record| all.contains(record)).collect();
+        mine.reverse();
+        assert_eq!(mine, all, "{size} a page");
+    }
+    // Of another query the token is none.
+    let first = ListAuditRecordsRequest { page_size: 1, ..Default::default() };
+    let page_token = sidecar.operator().list_audit_records(first).await.unwrap().into_inner().next_page_token;
+    for other in [
+        ListAuditRecordsRequest { principal: "olga".to_owned(), page_token: page_token.clone(), ..Default::default() },
+        ListAuditRecordsRequest { approval_id: new_attempt(), page_token: page_token.clone(), ..Default::default() },
+        ListAuditRecordsRequest { execution_id: new_attempt(), page_token, ..Default::default() },
+    ] {
+        let result = sidecar.operator().list_audit_records(other).await;
+        refused(result, Code::InvalidArgument, "PAGE_TOKEN_INVALID");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_the_audit_is_bounded() {
+    let sidecar = Sidecar::start().await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..1_003 {
+        let mut agent = sidecar.agent();
+        let request = ConsumeRequest { attempt_id: new_attempt(), invocation: Some(fetch()), ..Default::default() };
+        calls.spawn(async move { agent.consume(request).await.unwrap() });
+    }
+    calls.join_all().await;
+    for (size, want) in [(0, 100), (1_000, 1_000), (1_001, 1_000), (u32::MAX, 1_000)] {
+        let request = ListAuditRecordsRequest { page_size: size, ..Default::default() };
+        let page = sidecar.operator().list_audit_records(request).await.unwrap().into_inner();
+        assert_eq!(page.records.len(), want, "{size}");
+        assert!(!page.next_page_token.is_empty());
+    }
+}
+
+/// Every file below a folder, with its bytes.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[tokio::test]
+async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
+    let lines = logged();
+    let mut sidecar = Sidecar::start().await;
+    let (tokens, hidden) = everything(&sidecar).await;
+    for record in sidecar.audit().await {
+        let all = format!("{record:?}");
+        assert!(!all.contains("SENTINEL") && !all.contains("a@example.com"), "{all}");
+        for secret in &tokens {
+            assert!(!all.contains(secret.as_str()));
+        }
+    }
+    let secret = std::fs::read_to_string(sidecar.folder().join("countersign.db.secret")).unwrap();
+    let secret = secret.trim();
+    assert_eq!(secret.len(), 64);
+    let raw: Vec<u8> =
+        (0..32).map(|index| u8::from_str_radix(&secret[2 * index..2 * index + 2], 16).unwrap()).collect();
+    // Both while it runs, when the log beside the database is full, and after it has stopped.
+    for running in [true, false] {
+        if !running {
+            assert!(sidecar.stop().await);
+        }
+        let mut looked_at = 0;
+        for (name, bytes) in files(sidecar.folder()) {
+            for token in &tokens {
+                assert!(!holds(&bytes, token), "a token in {name}");
+                let code = token.rsplit(['.', ' ']).next().unwrap();
+                assert!(!holds(&bytes, code), "a token's code in {name}");
+            }
+            for text in &hidden {
+                assert!(!holds(&bytes, text), "{text} in {name}");
+            }
+            if name != "countersign.db.secret" {
+                assert!(
+                    !holds(&bytes, secret) && !bytes.windows(32).any(|window| window == raw),
+                    "the secret in {name}"
+                );
+                looked_at += bytes.len();
+            }
+        }
+        assert!(looked_at > 50_000, "{looked_at}");
+    }
+    // What is to be found is found: the preview is kept in clear, for people.
+    let kept = files(sidecar.folder());
+    assert!(kept.iter().any(|(_, bytes)| holds(bytes, "SENTINEL-IN-THE-BODY")));
+
+    let lines = lines.0.lock().unwrap().clone();
+    assert!(holds(&lines, "serving"), "lines were written");
+    for secret in tokens.iter().map(String::as_str).chain([secret, "SENTINEL"]) {
+        if holds(&lines, secret) {
+            let text = String::from_utf8_lossy(&lines);
+            let line = text.lines().find(|line| line.contains(secret)).unwrap_or_default();
+            panic!("a log line tells what it must not: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_preview_leaves_out_is_in_no_file() {
+    let mut sidecar = Sidecar::start().await;
+    let long = format!(r#"{{"body":"{}SENTINEL-BEYOND","api_key":"SENTINEL-KEY"}}"#, "x".repeat(100_000));
+    let invocation = Invocation { arguments_json: long, ..email() };
+    let (_, token) = sidecar.approved(invocation.clone()).await;
+    sidecar.consume(&token, invocation).await.unwrap();
+    sidecar.stop().await;
+    for (name, bytes) in files(sidecar.folder()) {
+        assert!(!holds(&bytes, "SENTINEL"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_readable_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sidecar = Sidecar::start().await;
+    everything(&sidecar).await;
+    let mut looked_at = 0;
+    for entry in std::fs::read_dir(sidecar.folder()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_str().unwrap().to_owned();
+        if name.starts_with("countersign.db") {
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at >= 4, "database, log, lock and secret");
+}

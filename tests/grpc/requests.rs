@@ -1,0 +1,658 @@
+//! Asking: the same question once, request ids, limits, deadlines, and what a person is shown.
+
+use crate::calls::*;
+use crate::harness::*;
+use countersign::proto::*;
+use std::time::Duration;
+use tonic::Code;
+
+fn asking(invocation: Invocation) -> RequestApprovalRequest {
+    RequestApprovalRequest { invocation: Some(invocation), ..Default::default() }
+}
+
+fn with_id(request_id: &str, invocation: Invocation) -> RequestApprovalRequest {
+    RequestApprovalRequest { request_id: request_id.to_owned(), ..asking(invocation) }
+}
+
+fn objective(transcript: &str, id: &str, revision: u64) -> Option<Objective> {
+    Some(Objective { transcript: transcript.to_owned(), id: id.to_owned(), revision })
+}
+
+/// The email with each of what a question is known by changed alone.
+fn other_questions() -> Vec<(&'static str, Invocation)> {
+    let text = str::to_owned;
+    let digest = |digit: &str| format!("td1:{}", digit.repeat(64));
+    vec![
+        ("as it is", email()),
+        ("principal", Invocation { principal: text("pia"), ..email() }),
+        ("agent", Invocation { agent: text("other-1"), ..email() }),
+        ("conversation", Invocation { conversation: text("conversation-2"), ..email() }),
+        ("no conversation", Invocation { conversation: String::new(), ..email() }),
+        ("connector", Invocation { connector: text("outlook"), ..email() }),
+        ("account", Invocation { account: text("mailbox-b"), ..email() }),
+        ("action", Invocation { action: text("GMAIL_REPLY"), ..email() }),
+        ("arguments", Invocation { arguments_json: text(r#"{"to":"b@example.com","body":"Hello"}"#), ..email() }),
+        ("a string for a number", Invocation { arguments_json: text(r#"{"to":"1"}"#), ..email() }),
+        ("a number for a string", Invocation { arguments_json: text(r#"{"to":1}"#), ..email() }),
+        ("null", Invocation { arguments_json: text(r#"{"to":null}"#), ..email() }),
+        ("no arguments", Invocation { arguments_json: String::new(), ..email() }),
+        ("revision", Invocation { objective: objective("t1", "input-1", 2), ..email() }),
+        ("objective", Invocation { objective: objective("t1", "input-2", 1), ..email() }),
+        ("transcript", Invocation { objective: objective("t2", "input-1", 1), ..email() }),
+        ("transcript and objective exchanged", Invocation { objective: objective("input-1", "t1", 1), ..email() }),
+        ("no objective", Invocation { objective: None, ..email() }),
+        ("definition", Invocation { tool_definition_digest: digest("0"), ..email() }),
+        ("another definition", Invocation { tool_definition_digest: digest("f"), ..email() }),
+    ]
+}
+
+#[tokio::test]
+async fn whatever_a_question_is_known_by_makes_another_question_alone() {
+    let sidecar = Sidecar::start().await;
+    let mut asked = Vec::new();
+    for (what, invocation) in other_questions() {
+        let answer = sidecar.request(invocation.clone()).await.unwrap();
+        assert!(!answer.existing, "{what}");
+        asked.push((what, invocation, answer.approval.unwrap(), answer.consume_token));
+    }
+    for (index, (what, _, approval, token)) in asked.iter().enumerate() {
+        for (other_what, _, other, other_token) in &asked[..index] {
+            assert!(approval.id != other.id && token != other_token, "{what}, {other_what}");
+        }
+    }
+    // Each asked again is answered with its own, token included, and nothing more is recorded.
+    let records = sidecar.audit().await.len();
+    for (what, invocation, approval, token) in asked {
+        let again = sidecar.request(invocation).await.unwrap();
+        assert_eq!((again.approval.unwrap(), again.consume_token, again.existing), (approval, token, true), "{what}");
+    }
+    assert_eq!(sidecar.audit().await.len(), records);
+}
+
+#[tokio::test]
+async fn what_does_not_make_a_question_does_not_make_another_one() {
+    let sidecar = Sidecar::start().await;
+    let (approval, token) = sidecar.ask(email()).await;
+    let text = str::to_owned;
+    let same = [
+        asking(Invocation { connection: text("connection-2"), ..email() }),
+        asking(Invocation { connection: String::new(), ..email() }),
+        asking(Invocation { labels: Default::default(), ..email() }),
+        asking(Invocation {
+            arguments_json: text(" {\"body\" : \"Hell\\u006f\",\"to\":\"a@example.com\"}"),
+            ..email()
+        }),
+        RequestApprovalRequest { agent_note: text("please"), ..asking(email()) },
+        RequestApprovalRequest { decide_within: span(1, 0), ..asking(email()) },
+        with_id("request-1", email()),
+        with_id("request-2", email()),
+    ];
+    for request in same {
+        let answer = sidecar.request_as("runtime", request).await.unwrap();
+        assert!(answer.existing);
+        assert_eq!((answer.approval.unwrap(), answer.consume_token), (approval.clone(), token.clone()));
+    }
+}
+
+#[tokio::test]
+async fn each_caller_asks_for_itself_and_each_of_the_two_approvals_is_used_once() {
+    let sidecar = Sidecar::start().await;
+    let one = sidecar.request_as("runtime", asking(email())).await.unwrap();
+    let other = sidecar.request_as("runtime-2", asking(email())).await.unwrap();
+    assert!(!other.existing);
+    let (one_approval, other_approval) = (one.approval.unwrap(), other.approval.unwrap());
+    assert_ne!(one_approval.id, other_approval.id);
+    assert_ne!(one.consume_token, other.consume_token);
+    assert_eq!((one_approval.requested_by.as_str(), other_approval.requested_by.as_str()), ("runtime", "runtime-2"));
+    sidecar.decide("olga", &one_approval.id, Verdict::Approve).await.unwrap();
+    refused(sidecar.consume(&other.consume_token, email()).await, Code::FailedPrecondition, "APPROVAL_PENDING");
+    sidecar.consume(&one.consume_token, email()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_question_that_is_over_is_asked_anew() {
+    let sidecar = Sidecar::start().await;
+    for ending in ["denied", "cancelled while pending", "cancelled", "revoked", "consumed"] {
+        let invocation = in_conversation(ending);
+        let (first, token) = sidecar.ask(invocation.clone()).await;
+        if !matches!(ending, "denied" | "cancelled while pending") {
+            let open = sidecar.decide("olga", &first.id, Verdict::Approve).await.unwrap();
+            let again = sidecar.request(invocation.clone()).await.unwrap();
+            assert_eq!((again.approval.unwrap(), again.existing), (open, true), "approved and unused is still open");
+        }
+        let state = match ending {
+            "denied" => sidecar.decide("olga", &first.id, Verdict::Deny).await.unwrap().state(),
+            "revoked" => sidecar.revoke("olga", &first).await.unwrap().state(),
+            "consumed" => {
+                sidecar.consume(&token, invocation.clone()).await.unwrap();
+                sidecar.read(&first).await.state()
+            }
+            _ => sidecar.cancel_as("runtime", &first).await.unwrap().state(),
+        };
+        let second = sidecar.request(invocation.clone()).await.unwrap();
+        assert!(!second.existing, "{ending}");
+        let (second, new_token) = (second.approval.unwrap(), second.consume_token);
+        assert!(second.id != first.id && new_token != token, "{ending}");
+        assert_eq!(second.state(), ApprovalState::Pending, "no earlier answer is taken over: {ending}");
+        assert!(second.decisions.is_empty());
+        assert_eq!(sidecar.read(&first).await.state(), state);
+        refused(sidecar.consume(&new_token, invocation).await, Code::FailedPrecondition, "APPROVAL_PENDING");
+    }
+}
+
+#[tokio::test]
+async fn an_overdue_question_reads_expired_and_is_asked_anew() {
+    let sidecar = Sidecar::start().await;
+    for approve in [false, true] {
+        let invocation = in_conversation(&format!("approved: {approve}"));
+        let (first, token) = sidecar.ask(invocation.clone()).await;
+        let deadline = if approve {
+            sidecar.decide("olga", &first.id, Verdict::Approve).await.unwrap().use_by
+        } else {
+            first.decide_by
+        };
+        sidecar.move_to(*deadline, -1);
+        assert!(sidecar.request(invocation.clone()).await.unwrap().existing);
+        sidecar.move_to(*deadline, 0);
+        assert_eq!(sidecar.read(&first).await.state(), ApprovalState::Expired);
+        let second = sidecar.request(invocation.clone()).await.unwrap();
+        assert!(!second.existing);
+        assert_ne!(second.approval.as_ref().unwrap().id, first.id);
+        assert_eq!(micros(second.approval.unwrap().decide_by), sidecar.now() + 600_000_000);
+        let old = sidecar.read(&first).await;
+        assert_eq!(old.state(), ApprovalState::Expired);
+        assert_eq!(sidecar.seen_by("olga", &first.id).await.unwrap(), old);
+        refused(sidecar.consume(&token, invocation).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
+        let kinds: Vec<String> = sidecar.audit_of(&first.id).await.into_iter().map(|record| record.kind).collect();
+        assert_eq!(kinds.iter().filter(|kind| *kind == "approval.expired").count(), 1, "written down once: {kinds:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_answers_its_first_approval_in_whatever_state_it_is() {
+    let sidecar = Sidecar::start().await;
+    for ending in ["pending", "approved", "denied", "cancelled", "consumed", "expired"] {
+        let request = with_id(&format!("request {ending}"), in_conversation(ending));
+        let first = sidecar.request_as("runtime", request.clone()).await.unwrap();
+        assert!(!first.existing);
+        let (approval, token) = (first.approval.unwrap(), first.consume_token);
+        match ending {
+            "pending" => {}
+            "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
+            "cancelled" => drop(sidecar.cancel_as("runtime", &approval).await.unwrap()),
+            "expired" => sidecar.advance(Duration::from_secs(600)),
+            _ => drop(sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap()),
+        }
+        if ending == "consumed" {
+            sidecar.consume(&token, in_conversation(ending)).await.unwrap();
+        }
+        let now = sidecar.read(&approval).await;
+        assert_eq!(now.state().as_str_name(), format!("APPROVAL_STATE_{}", ending.to_uppercase()));
+        let again = sidecar.request_as("runtime", request).await.unwrap();
+        assert_eq!((again.approval.unwrap(), again.consume_token, again.existing), (now, token, true), "{ending}");
+        assert_eq!(again.decision, i32::from(Decision::ConfirmationRequired));
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_of_another_request_is_refused_whatever_differs() {
+    let sidecar = Sidecar::start().await;
+    let used = in_conversation("used");
+    let (_, token) = sidecar.approved(used.clone()).await;
+    let execution = sidecar.consume(&token, used).await.unwrap().permit.unwrap().execution_id;
+    let (first, _) = {
+        let answer = sidecar.request_as("runtime", with_id("request-1", email())).await.unwrap();
+        (answer.approval.unwrap(), answer.consume_token)
+    };
+    let records = sidecar.audit().await.len();
+    let text = str::to_owned;
+    let whole = with_id("request-1", email());
+    // Of another principal or agent the same id is another one.
+    let mut others: Vec<RequestApprovalRequest> = other_questions()
+        .into_iter()
+        .filter(|(what, _)| !matches!(*what, "as it is" | "principal" | "agent"))
+        .map(|(_, invocation)| with_id("request-1", invocation))
+        .collect();
+    others.extend([
+        with_id("request-1", Invocation { connection: text("connection-2"), ..email() }),
+        with_id("request-1", Invocation { labels: Default::default(), ..email() }),
+        with_id("request-1", fetch()),
+        RequestApprovalRequest { agent_note: text("please"), ..whole.clone() },
+        RequestApprovalRequest { decide_within: span(60, 0), ..whole.clone() },
+        RequestApprovalRequest { retry_of: execution, ..whole.clone() },
+    ]);
+    for request in others {
+        refused(sidecar.request_as("runtime", request).await, Code::AlreadyExists, "REQUEST_ID_REUSED");
+    }
+    assert_eq!(sidecar.audit().await.len(), records);
+    let again = sidecar.request_as("runtime", whole).await.unwrap();
+    assert_eq!(again.approval.unwrap(), first);
+    // Written otherwise, the same request is the same.
+    let reordered = Invocation { arguments_json: text(r#"{ "body":"Hello", "to":"a@example.com" }"#), ..email() };
+    assert!(sidecar.request_as("runtime", with_id("request-1", reordered)).await.unwrap().existing);
+    // Ids are compared byte for byte.
+    for other in ["Request-1", "request-11", "request-1\u{301}"] {
+        let answer = sidecar.request_as("runtime", with_id(other, in_conversation(other))).await.unwrap();
+        assert!(!answer.existing, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_id_is_unique_per_caller_principal_and_agent() {
+    let sidecar = Sidecar::start().await;
+    let mut seen = Vec::new();
+    for (caller, principal, agent) in [
+        ("runtime", "olga", "assistant"),
+        ("runtime-2", "olga", "assistant"),
+        ("runtime", "pia", "assistant"),
+        ("runtime", "olga", "other-1"),
+    ] {
+        let invocation = Invocation { principal: principal.to_owned(), agent: agent.to_owned(), ..email() };
+        let answer = sidecar.request_as(caller, with_id("request-1", invocation)).await.unwrap();
+        assert!(!answer.existing);
+        seen.push(answer.approval.unwrap().id);
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 4);
+}
+
+#[tokio::test]
+async fn a_second_request_id_of_an_open_question_stands_for_it_from_then_on() {
+    let sidecar = Sidecar::start().await;
+    let first = sidecar.request_as("runtime", with_id("request-1", email())).await.unwrap().approval.unwrap();
+    let second = sidecar.request_as("runtime", with_id("request-2", email())).await.unwrap();
+    assert_eq!((second.approval.unwrap(), second.existing), (first.clone(), true));
+    let denied = sidecar.decide("olga", &first.id, Verdict::Deny).await.unwrap();
+    for id in ["request-1", "request-2"] {
+        let again = sidecar.request_as("runtime", with_id(id, email())).await.unwrap();
+        assert_eq!(again.approval.unwrap(), denied, "{id}: a retry never asks anew");
+    }
+    let third = sidecar.request_as("runtime", with_id("request-3", email())).await.unwrap();
+    assert!(!third.existing);
+}
+
+#[tokio::test]
+async fn answers_without_an_approval_are_not_kept_under_their_request_id() {
+    let sidecar = Sidecar::start().await;
+    let allowed = sidecar.request_as("runtime", with_id("request-1", fetch())).await.unwrap();
+    assert_eq!(allowed.decision(), Decision::Allow);
+    let press = Invocation { arguments_json: r#"{"to":"x@press.example"}"#.to_owned(), ..email() };
+    let denied = sidecar.request_as("runtime", with_id("request-1", press)).await;
+    refused(denied, Code::PermissionDenied, "POLICY_DENIED");
+    let asked = sidecar.request_as("runtime", with_id("request-1", email())).await.unwrap();
+    assert!(!asked.existing);
+    refused(
+        sidecar.request_as("runtime", with_id("request-1", fetch())).await,
+        Code::AlreadyExists,
+        "REQUEST_ID_REUSED",
+    );
+}
+
+#[tokio::test]
+async fn a_request_id_is_answered_with_its_approval_whatever_the_policy_says_by_then() {
+    let mut sidecar = Sidecar::start().await;
+    let request = with_id("request-1", email());
+    let first = sidecar.request_as("runtime", request.clone()).await.unwrap();
+    let denying = POLICY.replace("  gmail:\n", "  gmail:\n    enabled: false\n");
+    let allowing = POLICY.replace("  gmail:\n", "  gmail:\n    confirm: never\n");
+    for policy in [denying.as_str(), allowing.as_str(), POLICY] {
+        sidecar.restart_under(policy).await;
+        let again = sidecar.request_as("runtime", request.clone()).await.unwrap();
+        assert_eq!(again.decision(), Decision::ConfirmationRequired);
+        assert_eq!(again.approval, first.approval);
+        assert_eq!(again.consume_token, first.consume_token);
+    }
+    // Without the id the policy of the day answers.
+    sidecar.restart_under(&denying).await;
+    let status = refused(sidecar.request(email()).await, Code::PermissionDenied, "POLICY_DENIED");
+    assert_eq!(told(&status, "policy_reason"), "CONNECTOR_DISABLED");
+    sidecar.restart_under(&allowing).await;
+    let allowed = sidecar.request(email()).await.unwrap();
+    assert_eq!((allowed.decision(), allowed.approval, allowed.consume_token.as_str()), (Decision::Allow, None, ""));
+}
+
+#[tokio::test]
+async fn another_requirement_makes_the_same_call_another_question() {
+    let mut sidecar = Sidecar::start().await;
+    let (first, _) = sidecar.ask(email()).await;
+    let stricter = POLICY.replace(
+        "      - name: deletion\n",
+        "      - { name: two, actions: [GMAIL_SEND_EMAIL], effect: confirm, approvers: [{ any_of: [\"group:finance\"] }] }\n      - name: deletion\n",
+    );
+    assert_ne!(stricter, POLICY);
+    sidecar.restart_under(&stricter).await;
+    let second = sidecar.request(email()).await.unwrap();
+    assert!(!second.existing);
+    assert_eq!(second.reason, "CONFIRMATION_BY_RULE");
+    assert_eq!(second.approval.as_ref().unwrap().requirement.as_ref().unwrap().clauses.len(), 2);
+    // A policy that only renames things asks the same question.
+    sidecar.restart_under(&POLICY.replace("name: deletion", "name: deletions")).await;
+    let again = sidecar.request(email()).await.unwrap();
+    assert_eq!((again.approval.unwrap().id, again.existing), (first.id, true));
+}
+
+async fn fill(sidecar: &Sidecar, principal: &str, from: usize, count: usize) -> Vec<(Approval, String, Invocation)> {
+    let mut asked = Vec::new();
+    for index in from..from + count {
+        let invocation =
+            Invocation { principal: principal.to_owned(), ..in_conversation(&format!("{principal} {index}")) };
+        let (approval, token) = sidecar.ask(invocation.clone()).await;
+        asked.push((approval, token, invocation));
+    }
+    asked
+}
+
+#[track_caller]
+fn too_many(result: Result<RequestApprovalResponse, tonic::Status>, per: &str, limit: &str) {
+    let status = refused(result, Code::ResourceExhausted, "TOO_MANY_OPEN_APPROVALS");
+    assert_eq!((told(&status, "per").as_str(), told(&status, "limit").as_str()), (per, limit));
+    assert!(status.message().contains(per) && status.message().contains(limit));
+}
+
+#[tokio::test]
+async fn limits_hold_at_their_exact_number_for_principal_and_agent() {
+    let sidecar = Sidecar::with(POLICY, (3, 5)).await;
+    let mine = fill(&sidecar, "olga", 0, 3).await;
+    too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
+    // What is open already is still answered, and so is what nobody is asked about.
+    assert!(sidecar.request(mine[0].2.clone()).await.unwrap().existing);
+    assert_eq!(sidecar.request(fetch()).await.unwrap().decision(), Decision::Allow);
+    fill(&sidecar, "pia", 0, 2).await;
+    let sixth = Invocation { principal: "pia".to_owned(), ..in_conversation("one more") };
+    too_many(sidecar.request(sixth.clone()).await, "agent", "5");
+    // Another agent, another caller.
+    sidecar.ask(Invocation { agent: "other-1".to_owned(), ..sixth.clone() }).await;
+    let other = sidecar.request_as("runtime-2", asking(in_conversation("one more"))).await.unwrap();
+    assert!(!other.existing);
+    let refusals: Vec<AuditRecord> =
+        sidecar.audit().await.into_iter().filter(|record| record.kind == "request.refused").collect();
+    assert_eq!(refusals.len(), 2);
+    for record in refusals {
+        assert_eq!((record.reason.as_str(), record.approval_id.as_str()), ("TOO_MANY_OPEN_APPROVALS", ""));
+    }
+}
+
+#[tokio::test]
+async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() {
+    let sidecar = Sidecar::with(POLICY, (3, 100)).await;
+    let mut open = fill(&sidecar, "olga", 0, 3).await;
+    for (round, ending) in ["cancelled", "denied", "consumed", "revoked", "expired"].into_iter().enumerate() {
+        too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
+        let (approval, token, invocation) = open.remove(0);
+        match ending {
+            "cancelled" => drop(sidecar.cancel_as("runtime", &approval).await.unwrap()),
+            "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
+            "expired" => {
+                // The others have been open as long: all of them make room.
+                sidecar.move_to(approval.decide_by, -1);
+                too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
+                sidecar.move_to(approval.decide_by, 0);
+                open.clear();
+                open.extend(fill(&sidecar, "olga", 900, 2).await);
+            }
+            _ => {
+                sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
+                too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
+                if ending == "consumed" {
+                    sidecar.consume(&token, invocation).await.unwrap();
+                } else {
+                    sidecar.revoke("olga", &approval).await.unwrap();
+                }
+            }
+        }
+        open.extend(fill(&sidecar, "olga", 10 * (round + 1), 1).await);
+    }
+    too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
+}
+
+#[tokio::test]
+async fn of_many_simultaneous_questions_no_more_than_the_limit_are_opened() {
+    let sidecar = Sidecar::with(POLICY, (7, 100)).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for index in 0..40 {
+        let mut agent = sidecar.agent();
+        calls.spawn(async move { agent.request_approval(asking(in_conversation(&format!("{index}")))).await });
+    }
+    let (opened, kept): (Vec<_>, Vec<_>) = calls.join_all().await.into_iter().partition(Result::is_ok);
+    assert_eq!(opened.len(), 7);
+    for result in kept {
+        too_many(result.map(tonic::Response::into_inner), "principal", "7");
+    }
+    assert_eq!(sidecar.listed("olga", &[ApprovalState::Pending]).await.len(), 7);
+}
+
+#[tokio::test]
+async fn of_many_simultaneous_equal_questions_one_is_recorded() {
+    let sidecar = Sidecar::start().await;
+    let mut calls = tokio::task::JoinSet::new();
+    for index in 0..40 {
+        let mut agent = sidecar.agent();
+        let request =
+            if index % 2 == 0 { asking(email()) } else { with_id(&format!("request {}", index % 4), email()) };
+        calls.spawn(async move { agent.request_approval(request).await.unwrap().into_inner() });
+    }
+    let answers = calls.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| !answer.existing).count(), 1);
+    let first = answers[0].approval.as_ref().unwrap();
+    for answer in &answers {
+        assert_eq!(answer.approval.as_ref(), Some(first));
+        assert_eq!(answer.consume_token, answers[0].consume_token);
+    }
+    assert_eq!(sidecar.audit().await.len(), 1);
+}
+
+#[tokio::test]
+async fn decide_within_shortens_and_never_lengthens() {
+    let sidecar = Sidecar::start().await;
+    for (seconds, nanos, taken) in [
+        (60, 0, 60_000_000),
+        (1, 0, 1_000_000),
+        (1, 500_000, 1_000_500),
+        (600, 0, 600_000_000),
+        (601, 0, 600_000_000),
+        (604_800, 0, 600_000_000),
+    ] {
+        let request = RequestApprovalRequest {
+            decide_within: span(seconds, nanos),
+            ..asking(in_conversation(&format!("{seconds}.{nanos}")))
+        };
+        let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
+        assert_eq!(micros(approval.decide_by) - micros(approval.create_time), taken, "{seconds}s {nanos}ns");
+    }
+    for (seconds, nanos) in [
+        (0, 0),
+        (0, 999_999_999),
+        (-1, 0),
+        (604_801, 0),
+        (604_800, 1),
+        (1, -1),
+        (1, 1_000_000_000),
+        (i64::MAX, 0),
+        (i64::MIN, i32::MIN),
+    ] {
+        let request = RequestApprovalRequest { decide_within: span(seconds, nanos), ..asking(email()) };
+        wrong(sidecar.request_as("runtime", request).await, "decide_within");
+    }
+    // The use of it is not shortened.
+    let request = RequestApprovalRequest { decide_within: span(5, 0), ..asking(in_conversation("short")) };
+    let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
+    sidecar.advance(Duration::from_secs(4));
+    let approved = sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
+    assert_eq!(micros(approved.use_by) - micros(approved.decide_time), 600_000_000);
+}
+
+#[tokio::test]
+async fn an_agents_note_is_bounded_neutralised_and_kept_apart() {
+    let sidecar = Sidecar::start().await;
+    let cases = [
+        ("a".repeat(500), "a".repeat(500)),
+        ("\u{1F600}".repeat(500), "\u{1F600}".repeat(500)),
+        ("two\nlines\tand a tab".to_owned(), "two\nlines\tand a tab".to_owned()),
+        ("\u{202E}desrever".to_owned(), r"\u{202E}desrever".to_owned()),
+        ("\0\r\u{200B}\u{E000}\u{2028}".to_owned(), r"\u{0}\u{D}\u{200B}\u{E000}\u{2028}".to_owned()),
+        ("<b>{\"a\":1}</b>'; --".to_owned(), "<b>{\"a\":1}</b>'; --".to_owned()),
+        ("\u{202E}".repeat(500), r"\u{202E}".repeat(500)),
+        (" ".to_owned(), " ".to_owned()),
+    ];
+    for (index, (note, shown)) in cases.into_iter().enumerate() {
+        let request =
+            RequestApprovalRequest { agent_note: note.clone(), ..asking(in_conversation(&format!("note {index}"))) };
+        let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
+        assert_eq!(approval.agent_note, shown, "{note:?}");
+        assert_eq!(sidecar.seen_by("olga", &approval.id).await.unwrap().agent_note, shown);
+        assert!(note.len() < 20 || !approval.message.contains(&shown), "the sentence is not the agent's");
+    }
+    for long in ["a".repeat(501), "\u{1F600}".repeat(501), "a".repeat(1 << 20)] {
+        let request = RequestApprovalRequest { agent_note: long, ..asking(email()) };
+        wrong(sidecar.request_as("runtime", request).await, "agent_note");
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_shown_what_is_masked_cut_and_confusable_and_where() {
+    let sidecar = Sidecar::start().await;
+    let arguments = format!(
+        r#"{{"to":"a@example.com","password":"hunter2","body":"{}","hidden":"a\u202eb","name":"p{}ypal"}}"#,
+        "x".repeat(100_000),
+        "\u{430}"
+    );
+    let invocation = Invocation {
+        principal: "olg\u{430}".to_owned(),
+        account: "w\u{43e}rk".to_owned(),
+        conversation: "c\u{43e}nversation".to_owned(),
+        connection: "conn\u{435}ction".to_owned(),
+        arguments_json: arguments,
+        ..email()
+    };
+    let request = RequestApprovalRequest { agent_note: "from p\u{430}ypal".to_owned(), ..asking(invocation) };
+    let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
+    assert!(!approval.preview_json.contains("hunter2"));
+    assert!(approval.preview_json.len() < 100_000);
+    let preview: serde_json::Value = serde_json::from_str(&approval.preview_json).unwrap();
+    assert_eq!(preview["to"], "a@example.com");
+    assert_eq!(preview["hidden"], r"a\u{202E}b");
+    let of = |field: &str, pointer: &str| -> Vec<(OmissionKind, u64)> {
+        let matching = approval.omissions.iter().filter(|one| one.field == field && one.pointer == pointer);
+        matching.map(|one| (one.kind(), one.count)).collect()
+    };
+    assert_eq!(of("", "/password"), [(OmissionKind::Masked, 0)]);
+    let [(OmissionKind::Truncated, cut)] = of("", "/body")[..] else { panic!("{:?}", approval.omissions) };
+    let kept = preview["body"].as_str().unwrap().trim_end_matches('…').len() as u64;
+    assert_eq!(kept + cut, 100_000);
+    assert_eq!(of("", "/hidden"), [(OmissionKind::Neutralised, 1)]);
+    assert_eq!(of("", "/name"), [(OmissionKind::Confusable, 1)]);
+    assert_eq!(of("", "/to"), []);
+    for field in ["principal", "account", "conversation", "connection", "agent_note"] {
+        assert_eq!(of(field, ""), [(OmissionKind::Confusable, 1)], "{field}");
+    }
+    for field in ["agent", "connector", "action"] {
+        assert_eq!(of(field, ""), [], "{field}");
+    }
+    let shown = sidecar.seen_by("olg\u{430}", &approval.id).await.unwrap();
+    assert_eq!(shown, approval, "the person is shown the very same");
+}
+
+#[tokio::test]
+async fn hidden_looking_blanks_in_identifiers_are_visible_in_the_sentence_and_kept_in_the_record() {
+    let sidecar = Sidecar::start().await;
+    let principal = "olga\u{a0}asks\u{2003}you";
+    let (approval, _) = sidecar.ask(Invocation { principal: principal.to_owned(), ..email() }).await;
+    assert_eq!(approval.principal, principal);
+    assert!(approval.message.ends_with(r"on behalf of olga\u{A0}asks\u{2003}you."), "{}", approval.message);
+}
+
+#[tokio::test]
+async fn what_is_allowed_makes_no_approval_and_leaves_no_record() {
+    let sidecar = Sidecar::start().await;
+    let answer = sidecar.request(fetch()).await.unwrap();
+    assert_eq!((answer.decision(), answer.reason.as_str()), (Decision::Allow, "ALLOWED"));
+    assert_eq!((answer.approval, answer.consume_token.as_str(), answer.existing), (None, "", false));
+    assert!(answer.message.contains("GMAIL_FETCH_EMAILS"));
+    assert!(sidecar.listed("olga", &[]).await.is_empty());
+    assert!(sidecar.audit().await.is_empty());
+    sidecar.consume("", fetch()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_policy_denies_is_refused_with_its_reason_rules_and_revision() {
+    let sidecar = Sidecar::start().await;
+    let revision = sidecar.operator().get_policy(GetPolicyRequest {}).await.unwrap().into_inner().revision;
+    let text = str::to_owned;
+    let press = Invocation { arguments_json: text(r#"{"to":"secret-name@press.example"}"#), ..email() };
+    let cases = [
+        (press, "DENIED_BY_RULE", "never-to-the-press"),
+        (Invocation { connector: text("nowhere"), ..email() }, "CONNECTOR_UNKNOWN", ""),
+        (Invocation { connector: text("off"), ..email() }, "CONNECTOR_DISABLED", ""),
+        (Invocation { agent: text("stranger"), ..email() }, "AGENT_NOT_ALLOWED", ""),
+        (Invocation { account: String::new(), ..email() }, "ACCOUNT_NOT_ALLOWED", ""),
+        (Invocation { action: text("GMAIL_UNKNOWN"), ..email() }, "ACTION_UNKNOWN", ""),
+    ];
+    for (invocation, why, rules) in cases {
+        let evaluated = sidecar.evaluate(invocation.clone()).await.unwrap();
+        assert_eq!((evaluated.decision(), evaluated.reason.as_str()), (Decision::Deny, why));
+        let status = refused(sidecar.request(invocation).await, Code::PermissionDenied, "POLICY_DENIED");
+        assert_eq!(told(&status, "policy_reason"), why);
+        assert_eq!(told(&status, "rules"), rules);
+        assert_eq!(told(&status, "policy_revision"), revision);
+        assert!(status.message().contains(&evaluated.message), "{status:?}");
+        assert!(!format!("{status:?}").contains("secret-name"), "no arguments in an error");
+        let record = sidecar.audit().await.pop().unwrap();
+        assert_eq!((record.kind.as_str(), record.decision.as_str()), ("request.refused", "DENY"));
+        assert_eq!((record.reason.as_str(), record.policy_revision.as_str()), (why, revision.as_str()));
+    }
+    assert!(sidecar.listed("olga", &[]).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_invalid_request_is_recorded_nowhere() {
+    let sidecar = Sidecar::start().await;
+    wrong(sidecar.request_as("runtime", RequestApprovalRequest::default()).await, "invocation");
+    wrong(sidecar.request(Invocation { principal: String::new(), ..email() }).await, "invocation.principal");
+    wrong(sidecar.consume("", Invocation { action: " x".to_owned(), ..email() }).await, "invocation.action");
+    wrong(sidecar.attempt("", "not-a-uuid", fetch()).await, "attempt_id");
+    wrong(sidecar.decide("olga", "not-a-uuid", Verdict::Approve).await, "approval_id");
+    wrong(sidecar.decide("", &new_attempt(), Verdict::Approve).await, "principal");
+    let with_both = ConsumeRequest {
+        consume_token: "x".to_owned(),
+        attempt_id: new_attempt(),
+        invocation: Some(fetch()),
+        retry_of: new_attempt(),
+    };
+    wrong(sidecar.agent().consume(with_both).await, "retry_of");
+    assert!(sidecar.audit().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_retry_shows_what_is_known_of_the_first_attempt() {
+    let sidecar = Sidecar::start().await;
+    let cases = [
+        (None, "started", true, "under way"),
+        (Some(Outcome::Failed), "failed", false, "failed"),
+        (Some(Outcome::Unknown), "unknown", true, "nobody knows"),
+    ];
+    for (outcome, known, may_do_twice, words) in cases {
+        let invocation = in_conversation(known);
+        let (_, token) = sidecar.approved(invocation.clone()).await;
+        let permit = sidecar.consume(&token, invocation.clone()).await.unwrap().permit.unwrap();
+        if let Some(outcome) = outcome {
+            sidecar.report_on(&invocation, &permit.execution_id, outcome).await.unwrap();
+        }
+        let plain = sidecar.request(invocation.clone()).await.unwrap().approval.unwrap();
+        let request = RequestApprovalRequest { retry_of: permit.execution_id.clone(), ..asking(invocation.clone()) };
+        let answer = sidecar.request_as("runtime", request.clone()).await.unwrap();
+        let retry = answer.approval.unwrap();
+        assert_ne!(retry.id, plain.id, "a retry is another question than doing it once more");
+        let retried = retry.retried.clone().unwrap();
+        assert_eq!((retried.execution_id.as_str(), retried.state.as_str()), (permit.execution_id.as_str(), known));
+        assert_eq!(retried.may_do_twice, may_do_twice);
+        assert!(retry.message.contains(words), "{}", retry.message);
+        sidecar.decide("olga", &retry.id, Verdict::Approve).await.unwrap();
+        let second = sidecar.consume(&answer.consume_token, invocation.clone()).await.unwrap().permit.unwrap();
+        assert_eq!(second.idempotency_key, permit.idempotency_key);
+        sidecar.report_on(&invocation, &second.execution_id, Outcome::Succeeded).await.unwrap();
+        let done = RequestApprovalRequest { retry_of: second.execution_id.clone(), ..asking(invocation) };
+        let status = refused(sidecar.request_as("runtime", done).await, Code::FailedPrecondition, "RETRY_NOT_NEEDED");
+        assert_eq!(told(&status, "execution_id"), second.execution_id);
+    }
+}

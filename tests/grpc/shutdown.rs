@@ -1,0 +1,224 @@
+//! Starting loudly or not at all, and stopping in order.
+
+use crate::calls::*;
+use crate::harness::*;
+use crate::wire::{RawCall, http_get};
+use countersign::app::{self, Running, StartError};
+use countersign::clock::ManualClock;
+use countersign::config::Config;
+use countersign::proto::*;
+use prost::Message as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ASK: &str = "/countersign.v1.AgentService/RequestApproval";
+
+async fn start(config: &Config) -> Result<Running, StartError> {
+    app::start(config, Arc::new(ManualClock::at(START))).await
+}
+
+/// A folder with a policy in it, and the configuration over it.
+fn prepared(policy: &str) -> (Folder, Config) {
+    let folder = Folder::new();
+    std::fs::write(folder.path().join("policy.yaml"), policy).unwrap();
+    let config = config_in(folder.path());
+    (folder, config)
+}
+
+async fn refused_start(config: &Config) -> String {
+    let error = start(config).await.expect_err("it must not start");
+    error.to_string()
+}
+
+/// What an in-flight call sends once it is let to.
+fn question() -> Vec<u8> {
+    RequestApprovalRequest { invocation: Some(email()), ..Default::default() }.encode_to_vec()
+}
+
+#[tokio::test]
+async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
+    let mut sidecar = Sidecar::start().await;
+    let (address, health) = (sidecar.running().address(), sidecar.running().health_address());
+    let mut call = RawCall::open(address, ASK, Some(&token("runtime"))).await;
+    call.has_arrived().await;
+    let mut idle = RawCall::open(address, ASK, Some(&token("runtime"))).await;
+    idle.has_arrived().await;
+    idle.send(&question()).await;
+    assert!(idle.is_answered().await);
+    let stopped = tokio::spawn(async move { (sidecar.stop().await, sidecar) });
+    call.goes_away().await;
+    assert_eq!(http_get(health, "/readyz").await.0, 503, "not ready while it stops");
+    assert_eq!(http_get(health, "/healthz").await.0, 200, "and yet alive");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nothing new");
+    call.send(
+        &RequestApprovalRequest { invocation: Some(in_conversation("in flight")), ..Default::default() }
+            .encode_to_vec(),
+    )
+    .await;
+    assert!(call.is_answered().await);
+    let (finished, mut sidecar) = stopped.await.unwrap();
+    assert!(finished);
+    assert!(tokio::net::TcpStream::connect(health).await.is_err());
+    // What was answered was kept.
+    sidecar.restart_stopped().await;
+    assert_eq!(sidecar.listed("olga", &[ApprovalState::Pending]).await.len(), 2);
+}
+
+#[tokio::test]
+async fn what_does_not_finish_within_the_grace_period_is_cut_off_and_said_so() {
+    let (_folder, mut config) = prepared(POLICY);
+    config.grace_period = Duration::from_millis(50);
+    let running = start(&config).await.unwrap();
+    let mut call = RawCall::open(running.address(), ASK, Some(&token("runtime"))).await;
+    call.has_arrived().await;
+    assert!(!running.stop().await);
+    // And it left nothing behind that keeps the next one from starting.
+    assert!(start(&config).await.unwrap().stop().await);
+}
+
+#[tokio::test]
+async fn a_change_goes_to_its_end_though_the_client_is_gone() {
+    let sidecar = Sidecar::start().await;
+    let mut call = RawCall::open(sidecar.running().address(), ASK, Some(&token("runtime"))).await;
+    call.send(&question()).await;
+    call.has_arrived().await;
+    drop(call);
+    // Asked again it is the same question, recorded once.
+    let answer = sidecar.request(email()).await.unwrap();
+    assert_eq!(sidecar.audit().await.len(), 1);
+    assert_eq!(sidecar.listed("olga", &[]).await, [answer.approval.unwrap().id]);
+}
+
+#[tokio::test]
+async fn a_second_sidecar_on_the_same_database_is_refused_naming_the_holder() {
+    let (folder, config) = prepared(POLICY);
+    let running = start(&config).await.unwrap();
+    let told = refused_start(&config).await;
+    let me = std::process::id().to_string();
+    assert!(told.contains("countersign.db") && told.contains(&me), "{told}");
+    // By another name it is the same database.
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(folder.path().join("countersign.db"), &link).unwrap();
+    let mut by_link = config.clone();
+    by_link.sqlite.path = link;
+    let told = refused_start(&by_link).await;
+    assert!(told.contains(&me), "{told}");
+    // The first one is none the worse for it.
+    let channel = countersign::client::channel(running.address()).unwrap();
+    let bearer = countersign::client::Bearer::new(&token("runtime")).unwrap();
+    let request = RequestApprovalRequest { invocation: Some(email()), ..Default::default() };
+    countersign::client::agent(channel, bearer).request_approval(request).await.unwrap();
+    assert!(running.stop().await);
+    assert!(start(&config).await.unwrap().stop().await);
+}
+
+#[tokio::test]
+async fn a_database_in_use_needs_its_own_secret() {
+    let (folder, config) = prepared(POLICY);
+    start(&config).await.unwrap().stop().await;
+    let path = folder.path().join("countersign.db.secret");
+    let own = std::fs::read_to_string(&path).unwrap();
+
+    std::fs::remove_file(&path).unwrap();
+    let told = refused_start(&config).await;
+    assert!(told.contains("is missing") && told.contains("countersign.db.secret"), "{told}");
+    assert!(!path.exists(), "no new one is made up");
+
+    let other = "ab".repeat(32);
+    std::fs::write(&path, format!("{other}\n")).unwrap();
+    let told = refused_start(&config).await;
+    assert!(told.contains("key id") && !told.contains(&other), "{told}");
+
+    for broken in
+        ["", "\n", &own[..63], &own.to_uppercase(), &format!("{own}{own}"), &format!(" {own}"), "not a secret"]
+    {
+        std::fs::write(&path, broken).unwrap();
+        let told = refused_start(&config).await;
+        assert!(told.contains("countersign.db.secret") && !told.contains(own.trim()), "{told}");
+    }
+    std::fs::write(&path, b"\xff\xfe").unwrap();
+    refused_start(&config).await;
+
+    std::fs::write(&path, &own).unwrap();
+    assert!(start(&config).await.unwrap().stop().await, "with its own all is well again");
+}
+
+#[tokio::test]
+async fn a_sidecar_that_does_not_start_leaves_nothing_behind() {
+    let (folder, config) = prepared(POLICY);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for listener in ["doors", "health"] {
+        let mut config = config.clone();
+        let address = taken.local_addr().unwrap();
+        if listener == "doors" {
+            config.listen = address;
+        } else {
+            config.health_listen = address;
+        }
+        let told = refused_start(&config).await;
+        assert!(told.contains(&address.to_string()), "{told}");
+    }
+    // The lock was given back each time.
+    assert!(start(&config).await.unwrap().stop().await);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_broken_policy_refuses_the_start_and_names_every_problem() {
+    let (folder, config) = prepared(POLICY);
+    std::fs::remove_file(folder.path().join("policy.yaml")).unwrap();
+    let told = refused_start(&config).await;
+    assert!(told.contains("policy.yaml") && told.contains("does not exist"), "{told}");
+    let broken = "version: countersign.policy/v1\nconnectors:\n  gmail:\n    celling: admin\n    actions:\n      A: { scope: readd }\n      B: { scope: write, curated: maybe }\n    rules:\n      - { name: r, effect: confirm, approvers: [{ any_of: [\"group:nobody\"] }] }\n";
+    std::fs::write(folder.path().join("policy.yaml"), broken).unwrap();
+    let told = refused_start(&config).await;
+    for (line, word) in [(4, "celling"), (6, "readd"), (7, "maybe"), (9, "nobody")] {
+        let named = told.lines().any(|one| one.contains(&format!("policy.yaml:{line}")) && one.contains(word));
+        assert!(named, "line {line}, {word}: {told}");
+    }
+    for empty in ["", "---\n", "[]", "version: countersign.policy/v2\n", "\0", "a: *b"] {
+        std::fs::write(folder.path().join("policy.yaml"), empty).unwrap();
+        refused_start(&config).await;
+    }
+    assert!(!Path::new(&folder.path().join("countersign.db")).exists(), "a database is made only under a policy");
+    let mut nowhere = config.clone();
+    nowhere.policy = folder.path().to_owned();
+    std::fs::remove_file(folder.path().join("policy.yaml")).unwrap();
+    let told = refused_start(&nowhere).await;
+    assert!(told.contains("has no `*.yaml`"), "{told}");
+}
+
+#[tokio::test]
+async fn a_clock_far_behind_the_table_refuses_the_start_and_a_little_does_not() {
+    let (_folder, config) = prepared(POLICY);
+    let late = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600))));
+    app::start(&config, late).await.unwrap().stop().await;
+    let told = refused_start(&config).await;
+    assert!(told.contains("clock"), "{told}");
+    let nearly = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600 - 300))));
+    app::start(&config, nearly).await.unwrap().stop().await;
+    let mut accepting = config.clone();
+    accepting.sqlite.accept_clock = true;
+    let running = start(&accepting).await.unwrap();
+    let now = running.engine().store().estimated_time();
+    assert!(now >= START.plus(Duration::from_secs(3_600)), "time goes on from where it was");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
+    let (folder, config) = prepared(POLICY);
+    let path = folder.path().join("countersign.db");
+    for content in ["not a database at all, but long enough to be looked at as one ".repeat(20), "x".to_owned()] {
+        std::fs::write(&path, &content).unwrap();
+        let told = refused_start(&config).await;
+        assert!(told.contains("countersign.db"), "{told}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    }
+    std::fs::remove_file(&path).unwrap();
+    let mut elsewhere = config.clone();
+    elsewhere.sqlite.path = folder.path().join("missing/countersign.db");
+    let told = refused_start(&elsewhere).await;
+    assert!(told.contains("missing"), "{told}");
+}
