@@ -262,6 +262,25 @@ fn what_a_newcomer_looks_for_is_there() {
 mod each_rule_can_fail {
     use super::*;
 
+    /// A scanner that took a quote for a string's end would see code as text from there on, and find nothing in it.
+    #[test]
+    fn the_scanner_keeps_its_footing_in_every_file() {
+        for file in files("", OTHERS_TEXT).iter().filter(|file| file.ends_with(".rs")) {
+            let mut open = Vec::new();
+            for token in source::tokens(&text(file)) {
+                let Kind::Sign(sign) = token.kind else { continue };
+                match sign {
+                    '(' | '[' | '{' => open.push(sign),
+                    ')' => assert_eq!(open.pop(), Some('('), "{file}:{}", token.line),
+                    ']' => assert_eq!(open.pop(), Some('['), "{file}:{}", token.line),
+                    '}' => assert_eq!(open.pop(), Some('{'), "{file}:{}", token.line),
+                    _ => {}
+                }
+            }
+            assert!(open.is_empty(), "{file}: {open:?}");
+        }
+    }
+
     fn module(name: &str, text: &str) -> Module {
         let name: Vec<String> = name.split("::").map(str::to_owned).collect();
         Module { file: format!("src/{}.rs", name.join("/")), name, only_tests: false, text: text.to_owned() }

@@ -1,4 +1,5 @@
-"""The doors of a sidecar, each with its caller's credentials, and refusals as a client reads them."""
+"""A client of the sidecar: its doors, each with its caller's credentials, refusals read as a client reads them, and the
+few steps that most chapters of the story take."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import uuid
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from countersign.v1 import (
-    agent_service_pb2_grpc,
-    approver_service_pb2_grpc,
-    invocation_pb2,
-    operator_service_pb2_grpc,
-)
+from countersign.v1 import agent_service_pb2 as agents
+from countersign.v1 import agent_service_pb2_grpc, approver_service_pb2_grpc, operator_service_pb2_grpc
+from countersign.v1 import approval_pb2 as approvals
+from countersign.v1 import approver_service_pb2 as approvers
+from countersign.v1 import invocation_pb2 as invocations
+from countersign.v1 import operator_service_pb2 as operators
 
+Code = grpc.StatusCode
 DOMAIN = "countersign.v1"
+SERVICES = ["AgentService", "ApproverService", "OperatorService"]
 # A call that takes longer than this hangs.
 DEADLINE_SECONDS = 20
 
@@ -106,7 +109,7 @@ def refused(call, request, code: grpc.StatusCode, reason: str) -> Refusal:
     raise AssertionError(f"wanted {code} {reason}, but it was answered: {type(answer).__name__}")
 
 
-def invocation(arguments: object = None, **changed) -> invocation_pb2.Invocation:
+def invocation(arguments: object = None, **changed) -> invocations.Invocation:
     """An email to a colleague, unless told otherwise. `arguments` is JSON text, or a value to be written as JSON."""
     if arguments is None:
         arguments = {"recipient_email": "kim@acme.com", "subject": "Lunch", "body": "At noon?"}
@@ -119,14 +122,14 @@ def invocation(arguments: object = None, **changed) -> invocation_pb2.Invocation
         "connection": "connection-1",
         "action": "GMAIL_SEND_EMAIL",
         "arguments_json": arguments if isinstance(arguments, str) else json.dumps(arguments),
-        "objective": invocation_pb2.Objective(transcript="transcript-1", id="objective-1", revision=3),
+        "objective": invocations.Objective(transcript="transcript-1", id="objective-1", revision=3),
     }
-    return invocation_pb2.Invocation(**{**fields, **changed})
+    return invocations.Invocation(**{**fields, **changed})
 
 
-def but(original: invocation_pb2.Invocation, **changed) -> invocation_pb2.Invocation:
+def but(original: invocations.Invocation, **changed) -> invocations.Invocation:
     """The same invocation, but for these fields."""
-    copy = invocation_pb2.Invocation()
+    copy = invocations.Invocation()
     copy.CopyFrom(original)
     for field, value in changed.items():
         if field == "objective":
@@ -141,3 +144,61 @@ def but(original: invocation_pb2.Invocation, **changed) -> invocation_pb2.Invoca
 def attempt() -> str:
     """A new attempt's id."""
     return str(uuid.uuid4())
+
+
+@dataclasses.dataclass(frozen=True)
+class Sidecar:
+    """A running sidecar, and a client of each role."""
+
+    address: str
+    health_address: str
+    agent_token: str
+    agent: Doors
+    people: Doors
+    operator: Doors
+    nobody: Doors
+    stranger: Doors
+
+    def ask(self, call: invocations.Invocation, **more) -> agents.RequestApprovalResponse:
+        return self.agent.agent.RequestApproval(agents.RequestApprovalRequest(invocation=call, **more))
+
+    def decide(self, approval_id: str, person: str, verdict: int, **more) -> approvals.Approval:
+        request = approvers.DecideRequest(approval_id=approval_id, principal=person, verdict=verdict, **more)
+        return self.people.approver.Decide(request).approval
+
+    def approved(self, call: invocations.Invocation) -> agents.RequestApprovalResponse:
+        """Asks, and lets the owner approve."""
+        asked = self.ask(call)
+        answered = self.decide(asked.approval.id, call.principal, approvals.VERDICT_APPROVE)
+        assert answered.state == approvals.APPROVAL_STATE_APPROVED, answered.state
+        return asked
+
+    def consume(self, token: str, call: invocations.Invocation, attempt_id: str) -> agents.ConsumeResponse:
+        return self.agent.agent.Consume(consumption(token, call, attempt_id))
+
+    def state(self, approval: approvals.Approval) -> str:
+        request = agents.AgentServiceGetApprovalRequest(
+            principal=approval.principal, agent=approval.agent, approval_id=approval.id
+        )
+        state = self.agent.agent.GetApproval(request).approval.state
+        return approvals.ApprovalState.Name(state).removeprefix("APPROVAL_STATE_")
+
+    def records(self, **which) -> list[operators.AuditRecord]:
+        """Every audit record, oldest first, read in pages of three."""
+        found, token = [], ""
+        while True:
+            request = operators.ListAuditRecordsRequest(page_size=3, page_token=token, **which)
+            page = self.operator.operator.ListAuditRecords(request)
+            assert len(page.records) <= 3
+            found += page.records
+            token = page.next_page_token
+            if not token:
+                return found[::-1]
+
+
+def consumption(token: str, call: invocations.Invocation, attempt_id: str) -> agents.ConsumeRequest:
+    return agents.ConsumeRequest(consume_token=token, attempt_id=attempt_id, invocation=call)
+
+
+def evaluation(call: invocations.Invocation, explain: bool = False) -> agents.EvaluateRequest:
+    return agents.EvaluateRequest(invocation=call, explain=explain)
