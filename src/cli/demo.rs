@@ -46,6 +46,8 @@ enum Stopped {
     },
     /// The person gave no answer.
     Undecided,
+    /// The person answered after the deadline.
+    TooLate,
     /// A signal told it to stop.
     Interrupted,
     /// Nobody reads any more, or the terminal fails.
@@ -93,6 +95,10 @@ pub(super) fn run(command: &DemoCommand, out: &mut dyn Write, err: &mut dyn Writ
                 err,
                 "Nothing was decided, so nothing was sent. --answer approve or --answer deny answers for you."
             )?;
+            Ok(Exit::No)
+        }
+        Err(Stopped::TooLate) => {
+            writeln!(err, "The time to decide was over before the answer came, so nothing was decided. Try again.")?;
             Ok(Exit::No)
         }
         Err(Stopped::Interrupted) => {

@@ -85,7 +85,7 @@ fn requirement(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) 
     if requirement.exclude_requester {
         layout.field(out, "but not", &approval.principal)?;
     }
-    if let Some(within) = requirement.use_within.as_ref().and_then(|within| Duration::try_from(*within).ok()) {
+    if let Some(within) = duration(requirement.use_within.as_ref()) {
         layout.field(out, "to be used", &format!("within {} of the last confirmation, once", span(within)))?;
     }
     Ok(())
@@ -112,6 +112,13 @@ pub(super) fn state(state: proto::ApprovalState) -> &'static str {
 /// An enum value's name without its enum's.
 pub(super) fn short(name: &'static str, prefix: &str) -> &'static str {
     name.strip_prefix(prefix).unwrap_or(name)
+}
+
+/// A span as it came; none if it is none that a policy could have. Checked here, as what a sidecar sends may be anything.
+pub(super) fn duration(duration: Option<&prost_types::Duration>) -> Option<Duration> {
+    let duration = duration?;
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }
 
 /// An instant as RFC 3339; empty if there is none.
