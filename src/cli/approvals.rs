@@ -208,7 +208,9 @@ impl Door<'_> {
         let shown = self.approval(&decide.id).await?;
         let approving = verdict == Verdict::Approve;
         // Standard output is for what a program reads, where one does.
-        show::question(if self.json { &mut *err } else { &mut *out }, 0, &shown)?;
+        let beside = if self.json { &mut *err } else { &mut *out };
+        show::standing(beside, 0, &shown)?;
+        show::question(beside, 0, &shown)?;
         if !decide.yes {
             let question = if approving { "Approve this?" } else { "Deny this?" };
             writeln!(err)?;

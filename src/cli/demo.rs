@@ -120,13 +120,15 @@ async fn play(answer: Option<Given>, folder: &Folder, out: &mut dyn Write) -> Re
 
 /// Ends when the process is told to stop, so that the folder is removed then too.
 async fn interrupted() -> Stopped {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
     else {
         return std::future::pending().await;
     };
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
     }
     Stopped::Interrupted
 }

@@ -93,9 +93,9 @@ fn two_people_of_two_clauses_approve_and_a_third_sees_nothing() {
     }
     let ran = serving.approvals("eve", &["approve", &id, "--yes"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    ran.in_order(&["APPROVED"]);
+    ran.in_order(&["PENDING", "APPROVE by dana", "asks to run", "APPROVED"]);
     let ran = serving.approvals("eve", &["show", &id]);
-    ran.in_order(&["APPROVE by dana (owner)", "APPROVE by eve at"]);
+    ran.in_order(&["APPROVE by dana (owner, group:finance)", "APPROVE by eve (group:finance) at"]);
 }
 
 #[test]

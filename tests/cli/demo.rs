@@ -35,13 +35,13 @@ const APPROVED: [&str; 22] = [
     "approval.consumed",
     "execution.reported",
     "CONFIRMATION_BY_RULE",
-    "DENY by dana (owner)",
+    "DENY by dana (owner, group:finance)",
     "refused: APPROVAL_DENIED",
     "One email was sent",
 ];
 const DENIED: [&str; 7] = [
     "DENIED",
-    "DENY by dana (owner)",
+    "DENY by dana (owner, group:finance)",
     "refused: APPROVAL_DENIED",
     "approval.requested",
     "approval.decided",
@@ -117,7 +117,7 @@ fn no_answer_decides_nothing() {
 
 #[test]
 fn an_interrupt_at_the_question_leaves_nothing_behind() {
-    for name in ["INT", "TERM"] {
+    for name in ["INT", "TERM", "HUP"] {
         let folder = Folder::new("demo-interrupted");
         let mut child = Countersign::new(&["demo"]).env("TMPDIR", folder.path("")).spawn();
         read_until(&mut child, "Allow this?");

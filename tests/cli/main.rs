@@ -11,6 +11,7 @@ mod health;
 mod hostile;
 mod migrate;
 mod support;
+mod terminal;
 
 use support::run;
 

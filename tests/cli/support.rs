@@ -84,9 +84,7 @@ pub struct Countersign {
 impl Countersign {
     pub fn new(arguments: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
-            command.env_remove(name);
-        }
+        say_nothing(&mut command);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { command, input: Vec::new() }
     }
@@ -130,8 +128,53 @@ impl Countersign {
     }
 }
 
+fn say_nothing(command: &mut Command) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
+        command.env_remove(name);
+    }
+}
+
 pub fn run(arguments: &[&str]) -> Ran {
     Countersign::new(arguments).run()
+}
+
+/// Opens a terminal, runs the rest of its arguments there, and types the first at the first question.
+const TERMINAL: &str = "
+import os, pty, select, sys
+typed = sys.argv[1].encode()
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b''
+while select.select([terminal], [], [], 60)[0]:
+    try:
+        read = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not read:
+        break
+    shown += read
+    if typed and b'[n]o: ' in shown:
+        os.write(terminal, typed)
+        typed = b''
+sys.stdout.buffer.write(shown.replace(b'\\r\\n', b'\\n'))
+sys.stdout.flush()
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+sys.exit(code if code >= 0 else 256 + code)
+";
+
+/// Runs it at a terminal, where `typed` is typed once it asks. Everything shown is `out`; a code below 0 is a signal's.
+pub fn at_a_terminal(arguments: &[&str], typed: &str, folder: &Folder) -> Ran {
+    let mut command = Command::new("python3");
+    say_nothing(&mut command);
+    command.args(["-c", TERMINAL, typed, BINARY]).args(arguments).env("TMPDIR", &folder.0);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let code = output.status.code().unwrap();
+    Ran {
+        code: if code > 127 { code - 256 } else { code },
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
 }
 
 /// A `serve --dev` of its own, on free ports.
