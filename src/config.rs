@@ -165,8 +165,8 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigProblems> {
-        let (file, folder) = open(path)?;
-        Self::resolve(file, &folder, overrides)
+        let (config, problems) = Self::inspect(path, overrides)?;
+        if problems.is_empty() { Ok(config) } else { Err(ConfigProblems(problems)) }
     }
 
     /// As [`Config::load`], but with defaults in place of what is wrong, so that what the rest names (the policy, the
@@ -175,16 +175,19 @@ impl Config {
     /// # Errors
     /// The file cannot be read at all.
     pub fn inspect(path: Option<&Path>, overrides: &Overrides) -> Result<(Self, Vec<String>), ConfigProblems> {
-        let (file, folder) = open(path)?;
-        Ok(Self::settle(file, &folder, overrides))
+        let (file, folder) = match path {
+            None => (File::default(), PathBuf::new()),
+            Some(path) => {
+                let text = read(path).map_err(|problem| ConfigProblems(vec![problem]))?;
+                let file = toml::from_str(&text)
+                    .map_err(|problem| ConfigProblems(vec![format!("{}: {}", path.display(), problem.message())]))?;
+                (file, path.parent().map(Path::to_path_buf).unwrap_or_default())
+            }
+        };
+        Ok(Self::resolve(file, &folder, overrides))
     }
 
-    fn resolve(file: File, folder: &Path, overrides: &Overrides) -> Result<Self, ConfigProblems> {
-        let (config, problems) = Self::settle(file, folder, overrides);
-        if problems.is_empty() { Ok(config) } else { Err(ConfigProblems(problems)) }
-    }
-
-    fn settle(file: File, folder: &Path, overrides: &Overrides) -> (Self, Vec<String>) {
+    fn resolve(file: File, folder: &Path, overrides: &Overrides) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let said = |flag: &Option<PathBuf>, key: Option<PathBuf>, default: &str| match (flag, key) {
             (Some(path), _) => path.clone(),
@@ -311,15 +314,6 @@ pub fn beside(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     PathBuf::from(name)
-}
-
-/// The file, and the folder that its paths are relative to.
-fn open(path: Option<&Path>) -> Result<(File, PathBuf), ConfigProblems> {
-    let Some(path) = path else { return Ok((File::default(), PathBuf::new())) };
-    let text = read(path).map_err(|problem| ConfigProblems(vec![problem]))?;
-    let file = toml::from_str(&text)
-        .map_err(|problem| ConfigProblems(vec![format!("{}: {}", path.display(), problem.message())]))?;
-    Ok((file, path.parent().map(Path::to_path_buf).unwrap_or_default()))
 }
 
 fn read(path: &Path) -> Result<String, String> {

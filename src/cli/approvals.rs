@@ -208,7 +208,7 @@ impl Door<'_> {
         let shown = self.approval(&decide.id).await?;
         let approving = verdict == Verdict::Approve;
         // Standard output is for what a program reads, where one does.
-        let beside = if self.json { &mut *err } else { &mut *out };
+        let beside: &mut dyn Write = if self.json { &mut *err } else { &mut *out };
         show::standing(beside, 0, &shown)?;
         show::question(beside, 0, &shown)?;
         if !decide.yes {

@@ -2,7 +2,12 @@ use super::*;
 
 fn load(text: &str) -> Result<Config, ConfigProblems> {
     let file = toml::from_str(text).map_err(|problem| ConfigProblems(vec![problem.message().to_owned()]))?;
-    Config::resolve(file, Path::new("/etc/countersign"), &Overrides::default())
+    resolve(file, Path::new("/etc/countersign"), &Overrides::default())
+}
+
+fn resolve(file: File, folder: &Path, overrides: &Overrides) -> Result<Config, ConfigProblems> {
+    let (config, problems) = Config::resolve(file, folder, overrides);
+    if problems.is_empty() { Ok(config) } else { Err(ConfigProblems(problems)) }
 }
 
 fn hash(byte: char) -> String {
@@ -28,7 +33,7 @@ fn flags_win_over_the_file() {
     let file = toml::from_str("listen = \"127.0.0.1:1\"\npolicy = \"a\"").unwrap();
     let overrides =
         Overrides { listen: Some("127.0.0.1:2".to_owned()), policy: Some(PathBuf::from("b")), ..Overrides::default() };
-    let config = Config::resolve(file, Path::new("/etc"), &overrides).unwrap();
+    let config = resolve(file, Path::new("/etc"), &overrides).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:2");
     assert_eq!(config.policy, Path::new("b"), "a flag's path is relative to the working directory");
 }
@@ -94,7 +99,7 @@ fn a_token_file_is_hashed_and_its_content_shown_nowhere() {
         let text = format!(
             "[[callers]]\nname = \"a\"\nrole = \"agent\"\nagents = [\"*\"]\nprincipals = [\"*\"]\ntoken_file = \"{file}\""
         );
-        Config::resolve(toml::from_str(&text).unwrap(), &folder, &Overrides::default())
+        resolve(toml::from_str(&text).unwrap(), &folder, &Overrides::default())
     };
     let config = section("token").unwrap();
     let caller = config
