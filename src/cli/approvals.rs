@@ -114,15 +114,15 @@ pub(super) fn run(command: &ApprovalsCommand, out: &mut dyn Write, err: &mut dyn
         writeln!(err, "there is no terminal to ask at: look with `approvals show`, then decide with --yes")?;
         return Ok(Exit::Usage);
     }
-    let (channel, token) = match command.connection.open() {
-        Ok(opened) => opened,
+    let token = match command.connection.credential() {
+        Ok(token) => token,
         Err((exit, line)) => {
             writeln!(err, "{line}")?;
             return Ok(exit);
         }
     };
     let done = block_on(async {
-        let client = client::approver(channel, token);
+        let client = client::approver(command.connection.channel().map_err(Failure::Refused)?, token);
         let mut door = Door { client, person: &command.person, json: command.json };
         match &command.command {
             Command::List(list) => door.list(list, out, err).await,
@@ -208,7 +208,9 @@ impl Door<'_> {
         let shown = self.approval(&decide.id).await?;
         let approving = verdict == Verdict::Approve;
         // Standard output is for what a program reads, where one does.
-        show::question(if self.json { &mut *err } else { &mut *out }, 0, &shown)?;
+        let beside: &mut dyn Write = if self.json { &mut *err } else { &mut *out };
+        show::standing(beside, 0, &shown)?;
+        show::question(beside, 0, &shown)?;
         if !decide.yes {
             let question = if approving { "Approve this?" } else { "Deny this?" };
             writeln!(err)?;

@@ -46,6 +46,8 @@ enum Stopped {
     },
     /// The person gave no answer.
     Undecided,
+    /// The person answered after the deadline.
+    TooLate,
     /// A signal told it to stop.
     Interrupted,
     /// Nobody reads any more, or the terminal fails.
@@ -95,6 +97,10 @@ pub(super) fn run(command: &DemoCommand, out: &mut dyn Write, err: &mut dyn Writ
             )?;
             Ok(Exit::No)
         }
+        Err(Stopped::TooLate) => {
+            writeln!(err, "The time to decide was over before the answer came, so nothing was decided. Try again.")?;
+            Ok(Exit::No)
+        }
         Err(Stopped::Interrupted) => {
             writeln!(err, "\nStopped: nothing was decided.")?;
             Ok(Exit::No)
@@ -114,13 +120,15 @@ async fn play(answer: Option<Given>, folder: &Folder, out: &mut dyn Write) -> Re
 
 /// Ends when the process is told to stop, so that the folder is removed then too.
 async fn interrupted() -> Stopped {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
     else {
         return std::future::pending().await;
     };
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
     }
     Stopped::Interrupted
 }

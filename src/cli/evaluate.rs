@@ -113,7 +113,7 @@ pub(super) fn run(command: &EvaluateCommand, out: &mut dyn Write, err: &mut dyn 
 }
 
 fn for_people(answer: &PolicyAnswer, fingerprint: &Fingerprint, out: &mut dyn Write) -> io::Result<()> {
-    let layout = Layout { indent: 0, label: 13 };
+    let layout = Layout { indent: 0, label: 15 };
     layout.field(out, "decision", answer.decision.as_str())?;
     layout.field(out, "reason", answer.reason.as_str())?;
     layout.field(out, "message", &answer.message)?;

@@ -89,3 +89,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.
     done.unwrap_or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Unreachable })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_and_flag_is_declared_without_conflict() {
+        <CommandLine as clap::CommandFactory>::command().debug_assert();
+    }
+}

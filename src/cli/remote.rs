@@ -42,11 +42,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A channel to the sidecar and the caller's credential.
+    /// The caller's credential.
     ///
     /// # Errors
     /// How the command ends, and what to say: there is no usable token.
-    pub(super) fn open(&self) -> Result<(Channel, Bearer), (Exit, String)> {
+    pub(super) fn credential(&self) -> Result<Bearer, (Exit, String)> {
         let (place, token) = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
             (Some(path), _) => {
                 let mut text = Zeroizing::new(String::with_capacity(256));
@@ -63,11 +63,17 @@ impl Connection {
         };
         let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         let bearer = if visible { Bearer::new(&token) } else { None };
-        let bearer = bearer.ok_or_else(|| {
+        bearer.ok_or_else(|| {
             (Exit::Unreachable, format!("{place}: the token is not one line of visible ASCII characters"))
-        })?;
-        let channel = client::channel_to(&self.server).map_err(|cause| (Exit::Usage, cause.to_string()))?;
-        Ok((channel, bearer))
+        })
+    }
+
+    /// A channel to the sidecar, to be made where the calls are run.
+    ///
+    /// # Errors
+    /// It has no form that can be called.
+    pub(super) fn channel(&self) -> Result<Channel, Refused> {
+        client::channel_to(&self.server).map_err(|cause| Refused::unreachable(&cause))
     }
 
     /// Where it is, for messages.

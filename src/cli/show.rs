@@ -46,8 +46,7 @@ pub(super) fn question(out: &mut dyn Write, indent: usize, approval: &proto::App
 pub(super) fn record(out: &mut dyn Write, indent: usize, approval: &proto::Approval) -> io::Result<()> {
     let layout = Layout { indent, label: LABEL };
     layout.field(out, "approval", &approval.id)?;
-    layout.field(out, "state", state(approval.state()))?;
-    layout.optional(out, "state reason", &approval.state_reason)?;
+    standing(out, indent, approval)?;
     question(out, indent, approval)?;
     layout.optional(out, "conversation", &approval.conversation)?;
     layout.optional(out, "connection", &approval.connection)?;
@@ -60,9 +59,6 @@ pub(super) fn record(out: &mut dyn Write, indent: usize, approval: &proto::Appro
     layout.field(out, "asked at", &time(approval.create_time.as_ref()))?;
     layout.field(out, "reason", &approval.reason)?;
     layout.field(out, "policy", &approval.policy_revision)?;
-    for decision in &approval.decisions {
-        layout.field(out, "decision", &decided(decision))?;
-    }
     if approval.use_by.is_some() {
         layout.field(out, "use by", &time(approval.use_by.as_ref()))?;
     }
@@ -70,6 +66,14 @@ pub(super) fn record(out: &mut dyn Write, indent: usize, approval: &proto::Appro
         layout.field(out, "used at", &time(approval.consume_time.as_ref()))?;
     }
     layout.optional(out, "execution", &approval.execution_id)
+}
+
+/// Where it stands, and who has decided so far.
+pub(super) fn standing(out: &mut dyn Write, indent: usize, approval: &proto::Approval) -> io::Result<()> {
+    let layout = Layout { indent, label: LABEL };
+    layout.field(out, "state", state(approval.state()))?;
+    layout.optional(out, "state reason", &approval.state_reason)?;
+    approval.decisions.iter().try_for_each(|decision| layout.field(out, "decision", &decided(decision)))
 }
 
 /// Who must confirm, a line for each clause.
@@ -85,7 +89,7 @@ fn requirement(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) 
     if requirement.exclude_requester {
         layout.field(out, "but not", &approval.principal)?;
     }
-    if let Some(within) = requirement.use_within.as_ref().and_then(|within| Duration::try_from(*within).ok()) {
+    if let Some(within) = duration(requirement.use_within.as_ref()) {
         layout.field(out, "to be used", &format!("within {} of the last confirmation, once", span(within)))?;
     }
     Ok(())
@@ -99,9 +103,11 @@ fn scope(approval: &proto::Approval) -> String {
 /// One person's decision, in a line.
 pub(super) fn decided(decision: &proto::PersonDecision) -> String {
     let verdict = short(decision.verdict().as_str_name(), "VERDICT_");
-    let owner = if decision.as_owner { " (owner)" } else { "" };
+    let owner = decision.as_owner.then(|| "owner".to_owned());
+    let standing: Vec<String> = owner.into_iter().chain(decision.groups.iter().map(|name| format!("group:{name}"))).collect();
+    let standing = if standing.is_empty() { String::new() } else { format!(" ({})", standing.join(", ")) };
     let reason = if decision.reason.is_empty() { String::new() } else { format!(": {}", decision.reason) };
-    format!("{verdict} by {}{owner} at {}{reason}", decision.principal, time(decision.decide_time.as_ref()))
+    format!("{verdict} by {}{standing} at {}{reason}", decision.principal, time(decision.decide_time.as_ref()))
 }
 
 /// A state's word.
@@ -112,6 +118,13 @@ pub(super) fn state(state: proto::ApprovalState) -> &'static str {
 /// An enum value's name without its enum's.
 pub(super) fn short(name: &'static str, prefix: &str) -> &'static str {
     name.strip_prefix(prefix).unwrap_or(name)
+}
+
+/// A span as it came; none if it is none that a policy could have. Checked here, as what a sidecar sends may be anything.
+pub(super) fn duration(duration: Option<&prost_types::Duration>) -> Option<Duration> {
+    let duration = duration?;
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }
 
 /// An instant as RFC 3339; empty if there is none.

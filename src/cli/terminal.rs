@@ -5,7 +5,7 @@ use crate::domain::text::{LineBreaks, is_hidden, neutralise};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, BufRead, Read as _, Write};
+use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::time::Duration;
 
 /// The columns that our own lines keep to; a longer word is left whole, so that it can be copied.
@@ -161,7 +161,12 @@ pub(super) async fn ask(question: &str, out: &mut dyn Write) -> io::Result<Optio
         let line = tokio::task::spawn_blocking(|| answer(&mut io::stdin().lock()));
         line.await.map_err(io::Error::other)?
     };
-    ask_with(question, read, out).await
+    let answer = ask_with(question, read, out).await?;
+    // At a terminal the person's own line feed has ended the line.
+    if let (Some(yes), false) = (answer, io::stdin().is_terminal()) {
+        writeln!(out, "{}", if yes { "yes" } else { "no" })?;
+    }
+    Ok(answer)
 }
 
 async fn ask_with(

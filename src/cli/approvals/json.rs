@@ -1,10 +1,9 @@
 //! An approval for programs: the names of its proto, times as RFC 3339, enums by their short words, what is absent `null`.
 
-use crate::cli::show::{short, state, time};
+use crate::cli::show::{duration, short, state, time};
 use crate::cli::terminal::span;
 use crate::proto;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Everything of an approval, as it came.
 pub(super) fn approval(approval: &proto::Approval) -> Value {
@@ -75,8 +74,8 @@ fn requirement(requirement: &proto::Requirement) -> Value {
     json!({
         "clauses": list(&requirement.clauses, |clause| json!({ "any_of": clause.any_of, "quorum": clause.quorum })),
         "exclude_requester": requirement.exclude_requester,
-        "decide_within": duration(requirement.decide_within.as_ref()),
-        "use_within": duration(requirement.use_within.as_ref()),
+        "decide_within": within(requirement.decide_within.as_ref()),
+        "use_within": within(requirement.use_within.as_ref()),
         "always_approve_offered": requirement.always_approve_offered,
     })
 }
@@ -89,6 +88,6 @@ fn instant(instant: Option<&prost_types::Timestamp>) -> Option<String> {
     instant.map(|instant| time(Some(instant)))
 }
 
-fn duration(duration: Option<&prost_types::Duration>) -> Option<String> {
-    duration.and_then(|duration| Duration::try_from(*duration).ok()).map(span)
+fn within(within: Option<&prost_types::Duration>) -> Option<String> {
+    duration(within).map(span)
 }

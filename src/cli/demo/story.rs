@@ -13,6 +13,7 @@ use crate::proto::operator_service_client::OperatorServiceClient;
 use crate::proto::{self, ApprovalState, Decision, Outcome, Verdict};
 use std::fmt::Debug;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tonic::{Response, Status};
 use uuid::Uuid;
@@ -21,6 +22,9 @@ const INDENT: usize = 3;
 const STEP: Layout = Layout { indent: INDENT, label: 20 };
 /// Beyond a deadline it is over; this much more keeps the two clocks of one machine apart.
 const AFTER: Duration = Duration::from_millis(50);
+
+/// The longest cell of the audit's table: six of them fit the width.
+const CELL: usize = 21;
 
 const MAILBOX: &str = "work-mailbox-a";
 const ANOTHER_MAILBOX: &str = "work-mailbox-b";
@@ -42,6 +46,7 @@ pub(super) struct Story<'a> {
     agent_as_person: ApproverServiceClient<Authenticated>,
     person: ApproverServiceClient<Authenticated>,
     operator: OperatorServiceClient<Authenticated>,
+    address: SocketAddr,
     mailbox: Mailbox,
     step: u32,
 }
@@ -63,6 +68,7 @@ impl<'a> Story<'a> {
             agent_as_person: client::approver(channel.clone(), sidecar.agent.clone()),
             person: client::approver(channel.clone(), sidecar.person.clone()),
             operator: client::operator(channel, sidecar.operator.clone()),
+            address: sidecar.running.address(),
             mailbox: Mailbox::default(),
             step: 0,
         })
@@ -71,8 +77,10 @@ impl<'a> Story<'a> {
     /// Tells all of it, with this answer to the question; with none it is put to whoever sits at the terminal.
     pub(super) async fn tell(mut self, answer: Option<bool>) -> Result<(), Stopped> {
         self.say(&format!(
-            "A Countersign sidecar runs in this process, with an empty database. {AGENT} is an agent that acts for \
-             {PERSON}; it and {PERSON} are two callers with a token each. Everything below is what the sidecar answers."
+            "A Countersign sidecar runs in this process, on {} and with an empty database that is removed at the end. \
+             {AGENT} is an agent that acts for {PERSON}; each has a token of its own. Everything below is what the \
+             sidecar answers.",
+            self.address
         ))?;
         self.reads_mail().await?;
         let asked = self.wants_to_send().await?;
@@ -140,7 +148,7 @@ impl<'a> Story<'a> {
     }
 
     async fn is_answered(&mut self, asked: &Asked, answer: Option<bool>) -> Result<bool, Stopped> {
-        self.heading(&format!("{PERSON} answers"))?;
+        self.heading(&format!("{PERSON} answers{}", if answer.is_none() { ": that is you" } else { "" }))?;
         let allowed = match answer {
             Some(allowed) => {
                 writeln!(self.out, "   Allow this? [y]es/[n]o: {} (by --answer)", if allowed { "yes" } else { "no" })?;
@@ -152,7 +160,11 @@ impl<'a> Story<'a> {
             true => (Verdict::Approve, ApprovalState::Approved, ""),
             false => (Verdict::Deny, ApprovalState::Denied, "I want to read the offer myself first."),
         };
-        let approval = self.decide(&asked.approval, verdict, reason).await?;
+        let answer = self.person.decide(decide(&asked.approval, verdict, reason)).await;
+        if answer.as_ref().is_err_and(|status| Refused::of(status).reason == "APPROVAL_EXPIRED") {
+            return Err(Stopped::TooLate);
+        }
+        let approval = answered(answer)?.approval.unwrap_or_default();
         expect("the answer is recorded", state, approval.state())?;
         self.decided(&approval)?;
         Ok(allowed)
@@ -205,8 +217,8 @@ impl<'a> Story<'a> {
         let approval = self.decide(&asked.approval, Verdict::Approve, "").await?;
         expect("the room is approved", ApprovalState::Approved, approval.state())?;
         self.decided(&approval)?;
-        let within = approval.requirement.as_ref().and_then(|requirement| requirement.use_within);
-        let within = within.and_then(|within| Duration::try_from(within).ok()).unwrap_or_default();
+        let within = approval.requirement.as_ref().and_then(|asked| show::duration(asked.use_within.as_ref()));
+        let within = within.unwrap_or_default();
         self.out.flush()?;
         tokio::time::sleep(within + AFTER).await;
         let refused = refused(self.consume_asked(&asked).await, "APPROVAL_EXPIRED")?;
@@ -233,7 +245,7 @@ impl<'a> Story<'a> {
             let [kind, caller, person] = [&record.kind, &record.caller, &record.person].map(Clone::clone);
             vec![clock, kind, caller, person, record.decision.clone(), record.reason.clone()]
         }));
-        Ok(table(self.out, INDENT, 24, &rows)?)
+        Ok(table(self.out, INDENT, CELL, &rows)?)
     }
 
     async fn is_denied(&mut self) -> Result<(), Stopped> {
