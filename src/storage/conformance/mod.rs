@@ -31,7 +31,7 @@ pub(super) trait Database: Send + Sync {
     /// Opens it with these clocks. The store that was open before has been dropped.
     async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store>;
 
-    /// Every row of every table, byte for byte, as text.
+    /// Every row of every table, byte for byte, as text: each a line that begins with the table's name and a colon.
     async fn dump(&self) -> String;
 
     /// Fails where rows that belong together do not agree, whatever has happened to them.

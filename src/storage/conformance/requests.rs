@@ -247,9 +247,12 @@ pub(in super::super) async fn open_approvals_of_an_agent_are_limited(fixture: Fi
     let full = fixture.request(question_about("more"), None, limits).await;
     assert_eq!(full, Requested::LimitReached(OpenLimit::PerAgent));
     assert_eq!(fixture.dump().await, before);
-    let mut other = question_about("more");
-    other.subject.agent = id("other");
-    assert!(matches!(fixture.request(other, None, limits).await, Requested::Created(_)));
+    let (mut caller, mut agent) = (question_about("more"), question_about("more"));
+    caller.requested_by = id("another runner");
+    agent.subject.agent = id("other");
+    for other in [caller, agent] {
+        assert!(matches!(fixture.request(other, None, limits).await, Requested::Created(_)));
+    }
 }
 
 pub(in super::super) async fn what_is_overdue_or_final_counts_against_no_limit(fixture: Fixture) {

@@ -234,14 +234,14 @@ pub(super) fn reader_options(path: &Path) -> SqliteConnectOptions {
 
 /// Looks at a file before anything of it is changed.
 pub(super) async fn look(path: &Path) -> Result<(), OpenError> {
-    match refuse_foreign(reader_options(path), path).await {
+    match look_with(reader_options(path), path).await {
         // What a crash left half done in it has to be undone before it can be read.
-        Err(OpenError::NotWritable { .. }) => refuse_foreign(common_options(path, READER_CACHE_KIB), path).await,
+        Err(OpenError::NotWritable { .. }) => look_with(common_options(path, READER_CACHE_KIB), path).await,
         looked => looked,
     }
 }
 
-async fn refuse_foreign(options: SqliteConnectOptions, path: &Path) -> Result<(), OpenError> {
+async fn look_with(options: SqliteConnectOptions, path: &Path) -> Result<(), OpenError> {
     let fault = |error| OpenError::of(&error, path);
     let mut connection = options.connect().await.map_err(fault)?;
     let looked = schema::refuse_foreign(&mut connection, path).await;

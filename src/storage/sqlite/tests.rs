@@ -94,6 +94,8 @@ const CONTRADICTIONS: [&str; 9] = [
 
 /// Fails where rows that belong together do not agree, or the file is damaged.
 pub(super) async fn check(path: &Path) {
+    // Whoever had it open has let go of it.
+    let _lock = open::lock(path, Duration::from_secs(10)).await.unwrap();
     let mut connection = open::reader_options(path).connect().await.unwrap();
     for contradiction in CONTRADICTIONS {
         let found = query(contradiction).fetch_all(&mut connection).await.unwrap();
