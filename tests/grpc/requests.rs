@@ -151,9 +151,9 @@ async fn an_overdue_question_reads_expired_and_is_asked_anew() {
         } else {
             first.decide_by
         };
-        sidecar.move_to(*deadline, -1);
+        sidecar.move_to(deadline, -1);
         assert!(sidecar.request(invocation.clone()).await.unwrap().existing);
-        sidecar.move_to(*deadline, 0);
+        sidecar.move_to(deadline, 0);
         assert_eq!(sidecar.read(&first).await.state(), ApprovalState::Expired);
         let second = sidecar.request(invocation.clone()).await.unwrap();
         assert!(!second.existing);
