@@ -23,6 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "countersign.v1.RequestApprovalRequest",
         "countersign.v1.RequestApprovalResponse",
         "countersign.v1.ConsumeRequest",
+        "countersign.v1.CancelApprovalRequest",
+        "countersign.v1.DecideRequest",
+        "countersign.v1.RevokeApprovalRequest",
+        "countersign.v1.PersonDecision",
+        "countersign.v1.AuditRecord",
         "countersign.v1.ReportOutcomeRequest",
         "countersign.v1.Execution",
     ]);

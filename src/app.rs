@@ -9,7 +9,7 @@ use crate::domain::preview::Previewer;
 use crate::engine::Engine;
 use crate::policy_files::{PolicyLoadError, load_policy};
 use crate::proto::DESCRIPTORS;
-use crate::secrets::{self, SecretError};
+use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
@@ -116,11 +116,19 @@ async fn serve(
     let known = store.keys().await.map_err(StartError::Store)?;
     let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
     store.add_key(keys.stored()).await.map_err(StartError::Store)?;
+    if ServerSecret::is_readable_by_others(&config.secret_file) {
+        tracing::warn!(path = %config.secret_file.display(), "the server secret can be read by others than its owner");
+    }
+    if config.callers.is_empty() {
+        tracing::warn!("no callers are configured: nobody can call");
+    }
     let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
     let listener = listen(config.listen).await?;
     let health_listener = listen(config.health_listen).await?;
     let (address, health_address) = (local(&listener)?, local(&health_listener)?);
 
+    let (stop, stopped) = watch::channel(false);
+    let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let mut router = Server::builder()
@@ -128,7 +136,7 @@ async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
-        .layer(EdgeLayer)
+        .layer(EdgeLayer::new(stopped.clone()))
         .add_service(health_service.clone())
         .add_service(doors.agent(&config.callers))
         .add_service(doors.approver(&config.callers))
@@ -144,8 +152,6 @@ async fn serve(
         router = router.add_service(builder().build_v1().map_err(failed)?);
         router = router.add_service(builder().build_v1alpha().map_err(failed)?);
     }
-    let (stop, stopped) = watch::channel(false);
-    let (end_health, health_ended) = watch::channel(false);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
@@ -211,9 +217,12 @@ impl Running {
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {
             tracing::debug!("the health listener was cut off");
         }
-        self.engine.store().close().await;
+        let closed = tokio::time::timeout(self.grace_period, self.engine.store().close()).await.is_ok();
+        if !closed {
+            tracing::error!("the database did not close: what was answered is in it all the same");
+        }
         tracing::info!("stopped");
-        finished
+        finished && closed
     }
 
     /// Waits until the doors have ended by themselves, which they do only by failing.

@@ -28,6 +28,11 @@ redacted_debug!(
     RequestApprovalRequest,
     RequestApprovalResponse,
     ConsumeRequest,
+    CancelApprovalRequest,
+    DecideRequest,
+    RevokeApprovalRequest,
+    PersonDecision,
+    AuditRecord,
     ReportOutcomeRequest,
     Execution,
 );

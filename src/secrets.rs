@@ -10,7 +10,7 @@ use sha2::Sha256;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -125,7 +125,7 @@ impl ServerSecret {
         Ok(Some(Self(Zeroizing::new(bytes))))
     }
 
-    /// Writes it into a new file of mode 0600, and to the disk.
+    /// Writes it into a new file of mode 0600, and to the disk: whole or not at all, whenever the power fails.
     ///
     /// # Errors
     /// The file exists or cannot be written.
@@ -138,8 +138,23 @@ impl ServerSecret {
             }
         }
         text.push('\n');
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+        let draft = crate::config::beside(path, &format!("{}.new", std::process::id()));
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            // A link, unlike a renaming, never replaces what is there.
+            .and_then(|()| std::fs::hard_link(&draft, path))
+            .and_then(|()| File::open(folder_of(path)).and_then(|folder| folder.sync_all()));
+        let _ = std::fs::remove_file(&draft);
+        written.map_err(failed)
+    }
+
+    /// Whether others than its owner may read the file, which is worth a warning: a secret that is mounted may have to be.
+    pub fn is_readable_by_others(path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
     }
 
     /// The keys that are derived from it.
@@ -240,6 +255,10 @@ pub fn open(path: &Path, table: &[StoredKey]) -> Result<Keys, SecretError> {
     }
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn expand<const N: usize>(derive: &Hkdf<Sha256>, purpose: &[u8]) -> Result<Zeroizing<[u8; N]>, SecretError> {
     let mut key = Zeroizing::new([0_u8; N]);
     derive.expand(purpose, key.as_mut()).map_err(|_| SecretError::Derivation)?;
@@ -333,7 +352,6 @@ mod tests {
 
     #[test]
     fn a_secret_is_made_once_kept_private_and_refused_where_the_table_knows_another() {
-        use std::os::unix::fs::PermissionsExt as _;
         let folder = std::env::temp_dir().join(format!("countersign-secret-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("secret");

@@ -23,6 +23,8 @@ const READY_FOR: [&str; 4] =
 const LIVENESS: &str = "liveness";
 /// How often the store is asked.
 const ASK_STORE: Duration = Duration::from_secs(1);
+/// How long its answer may take.
+const ANSWER_STORE: Duration = Duration::from_secs(2);
 /// A store that has not answered once for this long is lost.
 const STORE_LOST: Duration = Duration::from_secs(10);
 
@@ -73,7 +75,7 @@ impl Health {
                 () = tokio::time::sleep(ASK_STORE) => {}
                 _ = stopped.changed() => return,
             }
-            let answered = store.time().await.is_ok();
+            let answered = matches!(tokio::time::timeout(ANSWER_STORE, store.time()).await, Ok(Ok(_)));
             if answered {
                 last = Instant::now();
             }
@@ -88,6 +90,10 @@ impl Health {
                 tracing::error!(lost_ms = STORE_LOST.as_millis(), "the store is lost: not ready");
             }
             self.set(is).await;
+            // A stop that came in between has the last word.
+            if self.stopping.load(Ordering::SeqCst) {
+                self.set(false).await;
+            }
         }
     }
 }

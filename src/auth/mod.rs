@@ -50,7 +50,7 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 pub enum Powers {
     /// Acts for these agents and principals.
-    Agent(AgentBounds),
+    Agent(Arc<AgentBounds>),
     /// Is this person.
     Person(Identifier),
     /// Says which person it speaks for, within these patterns.
@@ -102,6 +102,17 @@ pub enum AuthError {
     },
 }
 
+impl AuthError {
+    /// The stable reason of it.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "CREDENTIALS_MISSING",
+            Self::Invalid => "CREDENTIALS_INVALID",
+            Self::WrongRole { .. } => "ROLE_NOT_ALLOWED",
+        }
+    }
+}
+
 /// Every caller of the configuration, by the hash of its token.
 #[derive(Clone, Debug, Default)]
 pub struct Callers(Arc<Vec<(TokenHash, Arc<Caller>)>>);
@@ -115,6 +126,11 @@ impl Callers {
     /// Every caller, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Caller> {
         self.0.iter().map(|(_, caller)| caller.as_ref())
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The caller of the `authorization` header `header`, if it has the role `needs`.

@@ -110,6 +110,13 @@ pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exi
 async fn serve(config: &Config) -> Result<(), String> {
     let hear = |kind| signal(kind).map_err(|cause| format!("cannot listen for signals: {cause}"));
     let (mut terminate, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+    // Unheard, it would end the process.
+    let mut hangup = hear(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::warn!("SIGHUP: this version reloads nothing; restart to read configuration and policy again");
+        }
+    });
     let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
     tokio::select! {
         _ = terminate.recv() => {}

@@ -104,7 +104,8 @@ fn scope(approval: &proto::Approval) -> String {
 pub(super) fn decided(decision: &proto::PersonDecision) -> String {
     let verdict = short(decision.verdict().as_str_name(), "VERDICT_");
     let owner = decision.as_owner.then(|| "owner".to_owned());
-    let standing: Vec<String> = owner.into_iter().chain(decision.groups.iter().map(|name| format!("group:{name}"))).collect();
+    let standing: Vec<String> =
+        owner.into_iter().chain(decision.groups.iter().map(|name| format!("group:{name}"))).collect();
     let standing = if standing.is_empty() { String::new() } else { format!(" ({})", standing.join(", ")) };
     let reason = if decision.reason.is_empty() { String::new() } else { format!(": {}", decision.reason) };
     format!("{verdict} by {}{standing} at {}{reason}", decision.principal, time(decision.decide_time.as_ref()))

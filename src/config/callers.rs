@@ -8,6 +8,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// A token is one line.
@@ -117,7 +118,7 @@ fn powers(section: &CallerSection, place: &str, problems: &mut Vec<String>) -> O
             refuse(&persons, "agent");
             let agents = patterns(section.agents.as_deref(), "agents", place, problems);
             let principals = patterns(section.principals.as_deref(), "principals", place, problems);
-            Some(Powers::Agent(AgentBounds { agents, principals }))
+            Some(Powers::Agent(Arc::new(AgentBounds { agents, principals })))
         }
         "approver" => {
             refuse(&bounds, "approver");

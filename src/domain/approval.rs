@@ -215,8 +215,6 @@ pub enum CommandRefusal {
     NotAnApprover,
     /// The person was shown another invocation than the one that this approval is about.
     ShownFingerprintDiffers,
-    /// The person has denied it and cannot turn that into an approval.
-    AlreadyDecided,
 }
 
 impl CommandRefusal {
@@ -226,9 +224,19 @@ impl CommandRefusal {
             Self::State(state) => state.reason(),
             Self::NotAnApprover => "NOT_AN_APPROVER",
             Self::ShownFingerprintDiffers => "SHOWN_FINGERPRINT_DIFFERS",
-            Self::AlreadyDecided => "ALREADY_DECIDED",
         }
     }
+}
+
+/// How an approval ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// The person or caller who ended it, where somebody did.
+    pub by: Option<&'a Identifier>,
+    /// What was said about it.
+    pub reason: Option<&'a str>,
 }
 
 /// What a command did.
@@ -282,19 +290,6 @@ impl Approval {
         })
     }
 
-    /// Whether it still asks or can still be used at `now`.
-    pub fn is_open(&self, now: Timestamp) -> bool {
-        match &self.state {
-            ApprovalState::Pending => now < self.decide_by,
-            ApprovalState::Approved(confirmed) => now < confirmed.use_by,
-            ApprovalState::Denied { .. }
-            | ApprovalState::Cancelled { .. }
-            | ApprovalState::Revoked { .. }
-            | ApprovalState::Expired { .. }
-            | ApprovalState::Consumed { .. } => false,
-        }
-    }
-
     /// Whether this person may see it: its principal, those who may decide, and those who did.
     pub fn is_visible_to(&self, person: &Person) -> bool {
         self.is_owner(person)
@@ -330,7 +325,8 @@ impl Approval {
             return Err(CommandRefusal::State(state));
         }
         if earlier.is_some_and(|decision| decision.verdict == Verdict::Deny) {
-            return Err(CommandRefusal::AlreadyDecided);
+            // One denial ends it, so a pending one with a denial cannot be; were there one, it is denied.
+            return Err(CommandRefusal::State(StateName::Denied));
         }
         let decision = PersonDecision {
             person: person.id.clone(),
@@ -343,7 +339,7 @@ impl Approval {
         };
         let event = |kind, word| AuditEvent {
             person: Some(person.id.clone()),
-            reason: answer.reason.clone(),
+            note: answer.reason.clone(),
             ..self.event(kind, Some(&person.caller), word)
         };
         let mut decisions = self.decisions.clone();
@@ -390,10 +386,10 @@ impl Approval {
         let next =
             ApprovalState::Cancelled { at: now, by: caller.clone(), reason: reason.map(str::to_owned), confirmed };
         let event = AuditEvent {
-            reason: reason.map(str::to_owned),
+            note: reason.map(str::to_owned),
             ..self.event(AuditKind::ApprovalCancelled, Some(caller), "CANCELLED")
         };
-        Ok(self.closed(next, event, confirmed.map_or(self.decide_by, |confirmed| confirmed.use_by)))
+        Ok(self.close(next, event, confirmed.map_or(self.decide_by, |confirmed| confirmed.use_by)))
     }
 
     /// Takes back what was approved and is not used yet: by whoever may decide it, or its principal. The same
@@ -422,10 +418,10 @@ impl Approval {
             ApprovalState::Revoked { at: now, by: person.id.clone(), reason: reason.map(str::to_owned), confirmed };
         let event = AuditEvent {
             person: Some(person.id.clone()),
-            reason: reason.map(str::to_owned),
+            note: reason.map(str::to_owned),
             ..self.event(AuditKind::ApprovalRevoked, Some(&person.caller), "REVOKED")
         };
-        Ok(self.closed(next, event, confirmed.use_by))
+        Ok(self.close(next, event, confirmed.use_by))
     }
 
     /// Whether the recorded approvals meet `requirement`: each person's last verdict counts.
@@ -434,6 +430,22 @@ impl Approval {
         let last = self.decisions.iter().rev().filter(|decision| seen.insert(&decision.person));
         requirement
             .met_by(last.filter(|decision| decision.verdict == Verdict::Approve).map(|decision| decision.standing()))
+    }
+
+    /// How it ended, if it has.
+    pub fn closed(&self) -> Option<Closed<'_>> {
+        let last = self.decisions.last();
+        let (at, by, reason) = match &self.state {
+            ApprovalState::Pending | ApprovalState::Approved(_) => return None,
+            ApprovalState::Denied { at } => {
+                (*at, last.map(|last| &last.person), last.and_then(|last| last.reason.as_deref()))
+            }
+            ApprovalState::Cancelled { at, by, reason, .. } | ApprovalState::Revoked { at, by, reason, .. } => {
+                (*at, Some(by), reason.as_deref())
+            }
+            ApprovalState::Expired { at, .. } | ApprovalState::Consumed { at, .. } => (*at, None, None),
+        };
+        Some(Closed { at, by, reason })
     }
 
     /// The name of the state at `now`.
@@ -451,7 +463,7 @@ impl Approval {
         self.question.subject.principal == person.id
     }
 
-    fn closed(&self, state: ApprovalState, event: AuditEvent, deadline: Timestamp) -> Commanded {
+    fn close(&self, state: ApprovalState, event: AuditEvent, deadline: Timestamp) -> Commanded {
         let next = Self { state, version: self.version.saturating_add(1), ..self.clone() };
         Commanded::Changed(Box::new(Change { next, events: vec![event], valid_before: Some(deadline) }))
     }

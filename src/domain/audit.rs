@@ -26,6 +26,8 @@ pub enum AuditKind {
     DecideRefused,
     /// The agent's side withdrew it.
     ApprovalCancelled,
+    /// The agent's side could not withdraw it.
+    CancelRefused,
     /// A person took the approval back.
     ApprovalRevoked,
     /// A deadline passed.
@@ -36,13 +38,17 @@ pub enum AuditKind {
     ExecutionStarted,
     /// The gate stayed shut.
     ConsumeRefused,
+    /// The same permit was handed out again for the same attempt.
+    ConsumeReplayed,
     /// An outcome was reported.
     ExecutionReported,
+    /// A report was refused.
+    ReportRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -50,12 +56,15 @@ impl AuditKind {
         Self::ApprovalDenied,
         Self::DecideRefused,
         Self::ApprovalCancelled,
+        Self::CancelRefused,
         Self::ApprovalRevoked,
         Self::ApprovalExpired,
         Self::ApprovalConsumed,
         Self::ExecutionStarted,
         Self::ConsumeRefused,
+        Self::ConsumeReplayed,
         Self::ExecutionReported,
+        Self::ReportRefused,
     ];
 
     /// The stable text of it.
@@ -73,6 +82,9 @@ impl AuditKind {
             Self::ApprovalConsumed => "approval.consumed",
             Self::ExecutionStarted => "execution.started",
             Self::ConsumeRefused => "consume.refused",
+            Self::ConsumeReplayed => "consume.replayed",
+            Self::CancelRefused => "cancel.refused",
+            Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
         }
     }
@@ -120,8 +132,10 @@ pub struct AuditEvent {
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,
-    /// The stable reason, or the person's own.
+    /// The stable reason.
     pub reason: Option<String>,
+    /// What the person or the caller said about it, neutralised: never a reason of ours.
+    pub note: Option<String>,
     /// The labels of the invocation.
     pub labels: BTreeMap<String, String>,
 }
@@ -145,6 +159,7 @@ impl AuditEvent {
             person: None,
             decision: decision.into(),
             reason: None,
+            note: None,
             labels: subject.labels.clone(),
         }
     }

@@ -34,7 +34,7 @@
 
 use super::approval::{Approval, StateName};
 use super::decision::{Decision, PolicyAnswer, PolicyReason};
-use super::execution::{Execution, ExecutionState};
+use super::execution::Execution;
 use super::ids::{ApprovalId, ExecutionId};
 use super::invocation::{Binding, Subject};
 use super::time::Timestamp;
@@ -76,6 +76,22 @@ pub enum ConsumeRefusal {
 }
 
 impl ConsumeRefusal {
+    /// What the audit keeps as the reason: of a denial by policy, the policy's own.
+    pub const fn audit_reason(&self) -> &'static str {
+        match self {
+            Self::PolicyDenied(reason) => reason.as_str(),
+            Self::TokenInvalid
+            | Self::Mismatch(_)
+            | Self::AttemptIdReused
+            | Self::AttemptOver(_)
+            | Self::State(..)
+            | Self::RetryNotNeeded(_)
+            | Self::ConfirmationRaised
+            | Self::ApprovalRequired(_)
+            | Self::RetriedUnknown => self.reason(),
+        }
+    }
+
     /// The stable reason of it.
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -173,10 +189,7 @@ pub fn why_not_without_token(facts: &ConsumeFacts, attempted: &Attempted<'_>, no
         Decision::Allow => {}
     }
     if attempted.retry_of.is_some() {
-        let ours = facts.retried.as_ref().is_some_and(|retried| {
-            retried.subject.principal == attempted.subject.principal && retried.subject.agent == attempted.subject.agent
-        });
-        if !ours {
+        if !facts.retried.as_ref().is_some_and(|retried| retried.is_theirs(attempted.subject)) {
             return WhyNot::Refused(ConsumeRefusal::RetriedUnknown);
         }
     }
@@ -204,7 +217,7 @@ fn of_attempt(earlier: &Execution, attempted: &Attempted<'_>, now: Timestamp) ->
 
 fn retry_not_needed(facts: &ConsumeFacts) -> Option<ConsumeRefusal> {
     let retried = facts.retried.as_ref()?;
-    matches!(retried.state, ExecutionState::Succeeded(_)).then_some(ConsumeRefusal::RetryNotNeeded(retried.id))
+    retried.has_succeeded().then_some(ConsumeRefusal::RetryNotNeeded(retried.id))
 }
 
 #[cfg(test)]

@@ -188,6 +188,16 @@ pub enum ReportRefusal {
     EvidenceMissing,
 }
 
+impl ReportRefusal {
+    /// The stable reason of it.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::OutcomeFinal(_) => "OUTCOME_FINAL",
+            Self::EvidenceMissing => "OUTCOME_EVIDENCE_MISSING",
+        }
+    }
+}
+
 /// What a report did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reported {
@@ -255,6 +265,16 @@ impl Start {
 }
 
 impl Execution {
+    /// Whether the execution may be named as the one that `subject` retries: it is of the same principal and agent.
+    pub fn is_theirs(&self, subject: &Subject) -> bool {
+        self.subject.principal == subject.principal && self.subject.agent == subject.agent
+    }
+
+    /// Whether its effect is known to have happened, so that doing it again is not a retry.
+    pub fn has_succeeded(&self) -> bool {
+        matches!(self.state, ExecutionState::Succeeded(_))
+    }
+
     /// Whether `subject` is the same call to the remote service: connector, account, action and arguments. Who asks for
     /// it, in which conversation and for which objective, is nothing to the remote service.
     pub fn is_equal_call(&self, subject: &Subject) -> bool {

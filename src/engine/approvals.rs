@@ -50,7 +50,7 @@ impl Engine {
             let (approval, now) = self.load_of_agent(caller, principal, agent, id).await?;
             let commanded = approval.cancel(&caller.name, reason, now);
             if let Some(done) = self.carry_out(approval, commanded, now).await? {
-                return done.map_err(|(refusal, approval)| EngineError::Command(refusal, approval));
+                return self.or_refused(done, AuditKind::CancelRefused, &caller.name, None, "CANCEL").await;
             }
         }
         Err(EngineError::LostRace)
@@ -65,7 +65,8 @@ impl Engine {
             let (approval, now) = self.load_of_person(person, id).await?;
             let commanded = approval.decide(person, answer, now);
             if let Some(done) = self.carry_out(approval, commanded, now).await? {
-                return self.or_refused(done, person, answer.verdict.as_str()).await;
+                let (by, wanted) = (Some(&person.id), answer.verdict.as_str());
+                return self.or_refused(done, AuditKind::DecideRefused, &person.caller, by, wanted).await;
             }
         }
         Err(EngineError::LostRace)
@@ -80,7 +81,8 @@ impl Engine {
             let (approval, now) = self.load_of_person(person, id).await?;
             let commanded = approval.revoke(person, reason, now);
             if let Some(done) = self.carry_out(approval, commanded, now).await? {
-                return self.or_refused(done, person, "REVOKE").await;
+                let by = Some(&person.id);
+                return self.or_refused(done, AuditKind::DecideRefused, &person.caller, by, "REVOKE").await;
             }
         }
         Err(EngineError::LostRace)
@@ -146,16 +148,18 @@ impl Engine {
     async fn or_refused(
         &self,
         done: Result<Approval, (CommandRefusal, Box<Approval>)>,
-        person: &Person,
+        kind: AuditKind,
+        caller: &Identifier,
+        person: Option<&Identifier>,
         wanted: &str,
     ) -> Result<Approval, EngineError> {
         match done {
             Ok(approval) => Ok(approval),
             Err((refusal, approval)) => {
                 let event = AuditEvent {
-                    person: Some(person.id.clone()),
+                    person: person.cloned(),
                     reason: Some(refusal.reason().to_owned()),
-                    ..approval.event(AuditKind::DecideRefused, Some(&person.caller), wanted)
+                    ..approval.event(kind, Some(caller), wanted)
                 };
                 self.store.record(vec![event]).await?;
                 Err(EngineError::Command(refusal, approval))

@@ -9,11 +9,11 @@ use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::invocation::{Invocation, Subject};
 use crate::storage::{Accepting, AttemptKey};
+use std::fmt;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 /// What is about to run.
-#[derive(Debug)]
 pub struct ConsumeCall {
     /// The token that the request for approval handed out; none if none is expected to be needed.
     pub token: Option<Zeroizing<String>>,
@@ -23,6 +23,13 @@ pub struct ConsumeCall {
     pub invocation: Invocation,
     /// Without a token: the execution that the call retries.
     pub retry_of: Option<ExecutionId>,
+}
+
+/// Without the token, which is the requester's secret.
+impl fmt::Debug for ConsumeCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ConsumeCall").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
 }
 
 /// Leave to make one call, once.
@@ -53,10 +60,18 @@ impl Engine {
             None => self.consume_allowed(caller, &call, &answer).await?,
         };
         match done {
-            Ok((execution, replayed)) => Ok(Permit { execution, answer, replayed }),
+            Ok((execution, replayed)) => {
+                if replayed {
+                    self.record_replay(caller, subject, &execution, &answer).await?;
+                }
+                Ok(Permit { execution, answer, replayed })
+            }
             Err(refusal) => {
                 self.record_refusal(caller, subject, token.flatten(), &refusal, &answer).await?;
-                Err(EngineError::Consume(Box::new(refusal)))
+                Err(match refusal {
+                    ConsumeRefusal::PolicyDenied(_) => EngineError::PolicyDenied(Box::new(answer)),
+                    refusal => EngineError::Consume(Box::new(refusal)),
+                })
             }
         }
     }
@@ -119,6 +134,24 @@ impl Engine {
         Err(EngineError::LostRace)
     }
 
+    /// Somebody may act on this permit a second time, so the audit has every time that it was handed out.
+    async fn record_replay(
+        &self,
+        caller: &AgentCaller,
+        subject: &Subject,
+        execution: &Execution,
+        answer: &PolicyAnswer,
+    ) -> Result<(), EngineError> {
+        let event = AuditEvent {
+            approval: execution.approval,
+            execution: Some(execution.id),
+            policy_revision: Some(answer.policy_revision.clone()),
+            reason: Some(answer.reason.as_str().to_owned()),
+            ..AuditEvent::about(AuditKind::ConsumeReplayed, subject, Some(&caller.name), answer.decision.as_str())
+        };
+        Ok(self.store.record(vec![event]).await?)
+    }
+
     async fn record_refusal(
         &self,
         caller: &AgentCaller,
@@ -130,7 +163,7 @@ impl Engine {
         let event = AuditEvent {
             approval,
             policy_revision: Some(answer.policy_revision.clone()),
-            reason: Some(refusal.reason().to_owned()),
+            reason: Some(refusal.audit_reason().to_owned()),
             ..AuditEvent::about(AuditKind::ConsumeRefused, subject, Some(&caller.name), answer.decision.as_str())
         };
         Ok(self.store.record(vec![event]).await?)

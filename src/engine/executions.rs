@@ -1,6 +1,7 @@
 //! What became of what was let through, as the enforcing process reports it.
 
 use super::{AgentCaller, Engine, EngineError, TRIES};
+use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::execution::{Execution, Outcome, Report, Reported};
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::Identifier;
@@ -61,7 +62,21 @@ impl Engine {
                         Saved::Conflict => {}
                     }
                 }
-                Err(refusal) => return Err(EngineError::Report(refusal, Box::new(execution.as_of(loaded.now)))),
+                Err(refusal) => {
+                    let event = AuditEvent {
+                        approval: execution.approval,
+                        execution: Some(execution.id),
+                        reason: Some(refusal.reason().to_owned()),
+                        ..AuditEvent::about(
+                            AuditKind::ReportRefused,
+                            &execution.subject,
+                            Some(&caller.name),
+                            said.outcome.as_str(),
+                        )
+                    };
+                    self.store.record(vec![event]).await?;
+                    return Err(EngineError::Report(refusal, Box::new(execution.as_of(loaded.now))));
+                }
             }
         }
         Err(EngineError::LostRace)

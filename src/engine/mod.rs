@@ -47,7 +47,7 @@ pub struct AgentCaller {
     /// Its name.
     pub name: Identifier,
     /// For whom it may act.
-    pub bounds: AgentBounds,
+    pub bounds: Arc<AgentBounds>,
 }
 
 impl fmt::Debug for Engine {

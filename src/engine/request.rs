@@ -55,15 +55,40 @@ impl Engine {
     /// exist or has succeeded; too many questions open; the store.
     pub async fn request_approval(&self, caller: &AgentCaller, question: Question) -> Result<Asked, EngineError> {
         within(caller, &question.invocation)?;
+        let subject = question.invocation.subject.clone();
         let request = question.request_id.clone().map(|id| RequestKey { id, digest: digest(&question) });
+        let asked = self.ask(caller, question, request, &subject).await;
+        if let Err(error) = &asked
+            && let Some(reason) = refusal_of(error)
+        {
+            let event = AuditEvent {
+                policy_revision: match error {
+                    EngineError::PolicyDenied(answer) => Some(answer.policy_revision.clone()),
+                    _ => None,
+                },
+                reason: Some(reason.to_owned()),
+                ..AuditEvent::about(AuditKind::RequestRefused, &subject, Some(&caller.name), "DENY")
+            };
+            self.store.record(vec![event]).await?;
+        }
+        asked
+    }
+
+    async fn ask(
+        &self,
+        caller: &AgentCaller,
+        question: Question,
+        request: Option<RequestKey>,
+        subject: &Subject,
+    ) -> Result<Asked, EngineError> {
         if let Some(request) = &request
-            && let Some(approval) = self.asked_before(caller, &question.invocation.subject, request).await?
+            && let Some(approval) = self.asked_before(caller, subject, request).await?
         {
             return Ok(self.open(approval, true));
         }
         let answer = self.ask_policy(&question.invocation, false)?;
         let requirement = match &answer.decision {
-            Decision::Deny => return Err(self.refuse_request(caller, &question, answer).await?),
+            Decision::Deny => return Err(EngineError::PolicyDenied(Box::new(answer))),
             Decision::Allow => None,
             Decision::ConfirmationRequired(requirement) => Some(requirement.clone()),
         };
@@ -75,7 +100,6 @@ impl Engine {
             request,
             limits: self.limits,
         };
-        let subject = new.question.subject.clone();
         let loaded = self.store.request(new).await?;
         match loaded.row {
             Requested::Created(approval) => Ok(self.open(approval, false)),
@@ -86,7 +110,6 @@ impl Engine {
                     OpenLimit::PerPrincipal => self.limits.per_principal,
                     OpenLimit::PerAgent => self.limits.per_agent,
                 };
-                self.store.record(vec![refused(caller, &subject, "TOO_MANY_OPEN_APPROVALS")]).await?;
                 Err(EngineError::TooManyOpen { limit, most })
             }
         }
@@ -106,30 +129,12 @@ impl Engine {
         }
     }
 
-    async fn refuse_request(
-        &self,
-        caller: &AgentCaller,
-        question: &Question,
-        answer: PolicyAnswer,
-    ) -> Result<EngineError, EngineError> {
-        let event = AuditEvent {
-            policy_revision: Some(answer.policy_revision.clone()),
-            ..refused(caller, &question.invocation.subject, answer.reason.as_str())
-        };
-        self.store.record(vec![event]).await?;
-        Ok(EngineError::PolicyDenied(Box::new(answer)))
-    }
-
     async fn retried(&self, question: &Question) -> Result<Option<RetriedExecution>, EngineError> {
         let Some(id) = question.retry_of else { return Ok(None) };
         let subject = &question.invocation.subject;
         let loaded = self.store.execution(id).await?;
-        let execution = loaded
-            .row
-            .filter(|execution| {
-                execution.subject.principal == subject.principal && execution.subject.agent == subject.agent
-            })
-            .ok_or(EngineError::ExecutionUnknown)?;
+        let execution =
+            loaded.row.filter(|execution| execution.is_theirs(subject)).ok_or(EngineError::ExecutionUnknown)?;
         let known = execution.known_outcome(loaded.now).ok_or(EngineError::RetryNotNeeded(id))?;
         Ok(Some(RetriedExecution { id, known }))
     }
@@ -170,10 +175,25 @@ impl Engine {
     }
 }
 
-fn refused(caller: &AgentCaller, subject: &Subject, reason: &str) -> AuditEvent {
-    AuditEvent {
-        reason: Some(reason.to_owned()),
-        ..AuditEvent::about(AuditKind::RequestRefused, subject, Some(&caller.name), "DENY")
+/// The stable reason of a refusal that the audit keeps; none for what is no decision about the question.
+fn refusal_of(error: &EngineError) -> Option<&'static str> {
+    match error {
+        EngineError::PolicyDenied(answer) => Some(answer.reason.as_str()),
+        EngineError::RequestIdReused => Some("REQUEST_ID_REUSED"),
+        EngineError::TooManyOpen { .. } => Some("TOO_MANY_OPEN_APPROVALS"),
+        EngineError::RetryNotNeeded(_) => Some("RETRY_NOT_NEEDED"),
+        EngineError::ExecutionUnknown => Some("EXECUTION_NOT_FOUND"),
+        EngineError::Store(_)
+        | EngineError::Panicked
+        | EngineError::OutOfBounds
+        | EngineError::PersonOutOfBounds
+        | EngineError::PersonMissing
+        | EngineError::ApprovalUnknown
+        | EngineError::Command(..)
+        | EngineError::Consume(_)
+        | EngineError::Report(..)
+        | EngineError::LostRace
+        | EngineError::PageTokenInvalid => None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! What the transport refuses by itself, said as everything else is: a deadline that passed, a message that cannot be read, one
-//! that is too large. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
+//! that is too large, a method that no service has, a stream that ends with the process. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
 //! would find no reason in them.
 
 use super::errors;
@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::watch;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::{Code, Status};
@@ -17,21 +18,37 @@ use tower_service::Service;
 /// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
 const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
 
+/// Where our own methods are.
+const OURS: &str = "/countersign.v1.";
+
 /// Puts [`Edge`] before the doors.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EdgeLayer;
+#[derive(Clone, Debug)]
+pub struct EdgeLayer {
+    /// Turns true when the sidecar stops.
+    stopped: watch::Receiver<bool>,
+}
+
+impl EdgeLayer {
+    /// The layer of a sidecar that stops when `stopped` turns true.
+    pub fn new(stopped: watch::Receiver<bool>) -> Self {
+        Self { stopped }
+    }
+}
 
 impl<S> Layer<S> for EdgeLayer {
     type Service = Edge<S>;
 
     fn layer(&self, inner: S) -> Edge<S> {
-        Edge(inner)
+        Edge { inner, stopped: self.stopped.clone() }
     }
 }
 
 /// Answers for the transport.
 #[derive(Clone, Debug)]
-pub struct Edge<S>(S);
+pub struct Edge<S> {
+    inner: S,
+    stopped: watch::Receiver<bool>,
+}
 
 impl<S> Service<Request<Body>> for Edge<S>
 where
@@ -43,12 +60,15 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(context)
+        self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let deadline = timeout(request.headers());
-        let answer = self.0.call(request);
+        let ours = request.uri().path().starts_with(OURS);
+        // Our own methods answer once; health and reflection may stream for as long as the process lives.
+        let stopped = (!ours).then(|| self.stopped.clone());
+        let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = match deadline {
                 None => answer.await,
@@ -60,7 +80,13 @@ where
                     }
                 },
             };
-            answer.map(said_as_ours)
+            answer.map(|response| {
+                let response = said_as_ours(response, ours);
+                match stopped {
+                    Some(stopped) => response.map(|body| Body::new(EndsWithTheProcess::new(body, stopped))),
+                    None => response,
+                }
+            })
         })
     }
 }
@@ -85,14 +111,66 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// A refusal without details is the transport's: all of ours have some.
-fn said_as_ours(response: Response<Body>) -> Response<Body> {
+fn said_as_ours(response: Response<Body>, ours: bool) -> Response<Body> {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.details().is_empty() => match status.code() {
             Code::OutOfRange => errors::message_too_large().into_http(),
-            Code::Internal => errors::message_unreadable().into_http(),
+            Code::Internal if ours => errors::message_unreadable().into_http(),
+            Code::Unimplemented => errors::method_unknown(status.message()).into_http(),
             _ => response,
         },
         Some(_) | None => response,
+    }
+}
+
+/// The body of an answer that may have no end of its own: it ends with `UNAVAILABLE` when the sidecar stops, so that no
+/// stream holds up the stop.
+struct EndsWithTheProcess {
+    body: Body,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ended: bool,
+}
+
+impl EndsWithTheProcess {
+    fn new(body: Body, mut stopped: watch::Receiver<bool>) -> Self {
+        let stopped = Box::pin(async move {
+            // A sender that is gone will never say it, and then the process is ending anyway.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        });
+        Self { body, stopped, ended: false }
+    }
+}
+
+impl http_body::Body for EndsWithTheProcess {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        // What is there already is sent first, so that nothing that was answered is cut off.
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        match self.stopped.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                self.ended = true;
+                let mut trailers = HeaderMap::new();
+                match errors::stopping().add_header(&mut trailers) {
+                    Ok(()) => Poll::Ready(Some(Ok(http_body::Frame::trailers(trailers)))),
+                    Err(status) => Poll::Ready(Some(Err(status))),
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.body.is_end_stream()
     }
 }
 
@@ -125,7 +203,8 @@ mod tests {
 
     async fn answer(takes: Duration, timeout: &str) -> Status {
         let request = Request::builder().header("grpc-timeout", timeout).body(Body::empty()).unwrap();
-        let response = EdgeLayer.layer(After(takes)).call(request).await.unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        let response = EdgeLayer::new(stopped).layer(After(takes)).call(request).await.unwrap();
         Status::from_header_map(response.headers()).unwrap()
     }
 

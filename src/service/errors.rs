@@ -4,9 +4,9 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use crate::auth::AuthError;
-use crate::domain::approval::{Approval, ApprovalState, CommandRefusal, StateName};
+use crate::domain::approval::{Approval, CommandRefusal, StateName};
 use crate::domain::consume::ConsumeRefusal;
-use crate::domain::decision::{PolicyAnswer, PolicyReason};
+use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::invocation::Binding;
@@ -25,6 +25,9 @@ pub(super) const DOMAIN: &str = "countersign.v1";
 const RETRY_STORE: Duration = Duration::from_secs(1);
 /// Whoever lost every race tries again after this long.
 const RETRY_RACE: Duration = Duration::from_millis(50);
+
+/// A status travels in headers, which are bounded: more matching rules than these are counted, not named.
+const LISTED_RULES: usize = 8;
 
 type Metadata = HashMap<String, String>;
 
@@ -115,6 +118,30 @@ pub(super) fn message_too_large() -> Status {
     )
 }
 
+/// A method that no service has, or a form of message that is not taken.
+pub(super) fn method_unknown(message: &str) -> Status {
+    let message = if message.is_empty() { "there is no such method: see `proto/`" } else { message };
+    refusal(Code::Unimplemented, "METHOD_UNKNOWN", message, Metadata::new())
+}
+
+/// Too many calls at once.
+pub(super) fn too_many_calls() -> Status {
+    let mut details = ErrorDetails::with_error_info("TOO_MANY_CALLS", DOMAIN, Metadata::new());
+    details.set_retry_info(Some(RETRY_RACE));
+    Status::with_error_details(
+        Code::ResourceExhausted,
+        "too many calls are under way: nothing was begun; try again with the same ids",
+        details,
+    )
+}
+
+/// A stream that ends because the sidecar does.
+pub(super) fn stopping() -> Status {
+    let mut details = ErrorDetails::with_error_info("STOPPING", DOMAIN, Metadata::new());
+    details.set_retry_info(Some(RETRY_STORE));
+    Status::with_error_details(Code::Unavailable, "the sidecar is stopping: call again", details)
+}
+
 /// A message that is none of the protos'.
 pub(super) fn message_unreadable() -> Status {
     refusal(
@@ -158,7 +185,7 @@ pub(super) fn status(error: &EngineError) -> Status {
             "execution",
             "there is no such execution for this caller, principal and agent",
         ),
-        EngineError::PolicyDenied(answer) => policy_denied_with(answer),
+        EngineError::PolicyDenied(answer) => policy_denied(answer),
         EngineError::RequestIdReused => refusal(
             Code::AlreadyExists,
             "REQUEST_ID_REUSED",
@@ -196,11 +223,12 @@ fn store(error: &StoreError) -> Status {
             details.set_retry_info(Some(RETRY_STORE));
             Status::with_error_details(
                 Code::Unavailable,
-                "the approval table does not answer, so nothing that needs it is allowed: try again with the same ids",
+                "the approval table does not answer: nothing is let through, though it may have been recorded; try again \
+                 with the same ids",
                 details,
             )
         }
-        StoreError::Corrupt { .. } => internal(&error.to_string()),
+        StoreError::Inconsistent { .. } | StoreError::Corrupt { .. } => internal(&error.to_string()),
     }
 }
 
@@ -222,26 +250,19 @@ fn not_found(reason: &str, what: &str, message: &str) -> Status {
     Status::with_error_details(Code::NotFound, message, details)
 }
 
-fn policy_denied_with(answer: &PolicyAnswer) -> Status {
-    let rules: Vec<&str> = answer.rules.iter().map(|rule| rule.name.as_str()).collect();
+fn policy_denied(answer: &PolicyAnswer) -> Status {
+    let names: Vec<&str> = answer.rules.iter().take(LISTED_RULES).map(|rule| rule.name.as_str()).collect();
     refusal(
         Code::PermissionDenied,
         "POLICY_DENIED",
         format!("the policy denies this ({}): {}", answer.reason, answer.message),
         metadata([
             ("policy_reason", answer.reason.as_str().to_owned()),
+            ("policy_message", answer.message.clone()),
             ("policy_revision", answer.policy_revision.clone()),
-            ("rules", rules.join(",")),
+            ("rules", names.join(",")),
+            ("rules_matched", answer.rules.len().to_string()),
         ]),
-    )
-}
-
-fn policy_denied(reason: PolicyReason) -> Status {
-    refusal(
-        Code::PermissionDenied,
-        "POLICY_DENIED",
-        format!("today's policy denies this ({reason}): do not run it; Evaluate explains why"),
-        metadata([("policy_reason", reason.as_str().to_owned())]),
     )
 }
 
@@ -270,20 +291,18 @@ fn retry_not_needed(execution: ExecutionId) -> Status {
     )
 }
 
-/// Who ended an approval, how and when: for whoever came too late.
+/// Where an approval stands, who ended it, and who answered last: for whoever came too late.
 fn of_approval(approval: &Approval) -> Metadata {
     let mut known =
         metadata([("approval_id", approval.id.to_string()), ("state", approval.state.name().as_str().to_owned())]);
-    let (time, by) = match &approval.state {
-        ApprovalState::Pending => (None, None),
-        ApprovalState::Approved(confirmed) => (Some(confirmed.at), None),
-        ApprovalState::Denied { at } | ApprovalState::Expired { at, .. } | ApprovalState::Consumed { at, .. } => {
-            (Some(*at), None)
+    let since = match approval.closed() {
+        Some(closed) => {
+            known.extend(closed.by.map(|by| ("state_by".to_owned(), by.to_string())));
+            Some(closed.at)
         }
-        ApprovalState::Cancelled { at, by, .. } | ApprovalState::Revoked { at, by, .. } => (Some(*at), Some(by)),
+        None => approval.state.confirmed().map(|confirmed| confirmed.at),
     };
-    known.extend(time.map(|time| ("state_time".to_owned(), time.to_string())));
-    known.extend(by.map(|by| ("state_by".to_owned(), by.to_string())));
+    known.extend(since.map(|time| ("state_time".to_owned(), time.to_string())));
     if let Some(last) = approval.decisions.last() {
         known.insert("decided_by".to_owned(), last.person.to_string());
         known.insert("verdict".to_owned(), last.verdict.as_str().to_owned());
@@ -292,8 +311,12 @@ fn of_approval(approval: &Approval) -> Metadata {
     known
 }
 
+/// The same in words: who ended it, or else who answered last.
 fn told(known: &Metadata) -> String {
     let said = |key: &str| known.get(key).map(String::as_str);
+    if let (Some(by), Some(time)) = (said("state_by"), said("state_time")) {
+        return format!(" (by {by} at {time})");
+    }
     match (said("decided_by"), said("verdict"), said("decide_time")) {
         (Some(by), Some(verdict), Some(time)) => format!(" ({by} answered {verdict} at {time})"),
         _ => String::new(),
@@ -320,12 +343,6 @@ fn command(refused: &CommandRefusal, approval: &Approval) -> Status {
                 ("approval_id", approval.id.to_string()),
                 ("fingerprint", approval.question.subject.fingerprint.to_string()),
             ]),
-        ),
-        CommandRefusal::AlreadyDecided => precondition(
-            refused.reason(),
-            "approval",
-            format!("this person has answered already{}", told(&known)),
-            known,
         ),
     }
 }
@@ -378,7 +395,13 @@ fn consume(refused: &ConsumeRefusal) -> Status {
             precondition(reason, "approval", format!("the approval is {state}{}: {what_to_do}", told(&known)), known)
         }
         ConsumeRefusal::RetryNotNeeded(execution) => retry_not_needed(*execution),
-        ConsumeRefusal::PolicyDenied(policy_reason) => policy_denied(*policy_reason),
+        // The engine answers this one with the whole of the policy's answer; the reason alone is enough to refuse.
+        ConsumeRefusal::PolicyDenied(policy_reason) => refusal(
+            Code::PermissionDenied,
+            reason,
+            format!("today's policy denies this ({policy_reason}): do not run it"),
+            metadata([("policy_reason", policy_reason.as_str().to_owned())]),
+        ),
         ConsumeRefusal::ConfirmationRaised => precondition(
             reason,
             "approval",

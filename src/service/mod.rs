@@ -18,14 +18,19 @@ use crate::engine::{AgentCaller, Engine, EngineError};
 use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
+use crate::telemetry::Sparing;
 use fields::Violations;
 use std::future::Future;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status};
 
 /// What one message may measure: a batch of a hundred ordinary invocations, or a few large ones.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// State changes under way at once: more than the writer's queue holds, each with its arguments.
+static UNDER_WAY: Semaphore = Semaphore::const_new(4_096);
 
 /// The three doors over one engine.
 #[derive(Clone, Debug)]
@@ -96,11 +101,12 @@ impl Doors {
 pub struct Guard {
     callers: Callers,
     role: Role,
+    refusals: Arc<Sparing>,
 }
 
 impl Guard {
     fn new(callers: &Callers, role: Role) -> Self {
-        Self { callers: callers.clone(), role }
+        Self { callers: callers.clone(), role, refusals: Arc::default() }
     }
 }
 
@@ -109,7 +115,13 @@ impl tonic::service::Interceptor for Guard {
         let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
         // Two credentials are ambiguous, so they are none.
         let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
-        let caller = self.callers.authenticate(header, self.role).map_err(errors::unauthorised)?;
+        let caller = self.callers.authenticate(header, self.role).map_err(|error| {
+            if let Some(unsaid) = self.refusals.say() {
+                let peer = request.remote_addr().map_or(String::new(), |peer| peer.to_string());
+                tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
+            }
+            errors::unauthorised(error)
+        })?;
         request.extensions_mut().insert(caller);
         Ok(request)
     }
@@ -123,7 +135,7 @@ fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {
     let caller = caller(request)?;
     match &caller.powers {
-        Powers::Agent(bounds) => Ok(AgentCaller { name: caller.name.clone(), bounds: bounds.clone() }),
+        Powers::Agent(bounds) => Ok(AgentCaller { name: caller.name.clone(), bounds: Arc::clone(bounds) }),
         Powers::Person(_) | Powers::Asserts(_) | Powers::Operator => Err(errors::unauthenticated()),
     }
 }
@@ -138,9 +150,16 @@ fn operator_caller<T>(request: &Request<T>) -> Result<Identifier, Status> {
 
 /// Runs a state change to its end though the client cancels or its deadline passes: the handler may be dropped at any
 /// await, the task is not.
+/// Only so many are under way at once: a client that lets go of its calls must not fill the memory with them.
 async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
 ) -> Result<T, Status> {
+    let Ok(place) = UNDER_WAY.try_acquire() else { return Err(errors::too_many_calls()) };
+    let change = async move {
+        let done = change.await;
+        drop(place);
+        done
+    };
     match tokio::spawn(change).await {
         Ok(done) => done.map_err(|error| errors::status(&error)),
         Err(_) => Err(errors::status(&EngineError::Panicked)),

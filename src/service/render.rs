@@ -1,6 +1,6 @@
 //! Writes what the domain holds into messages.
 
-use crate::domain::approval::{self, ApprovalState, PersonDecision, StateName, Verdict};
+use crate::domain::approval::{self, ApprovalState, Closed, PersonDecision, StateName, Verdict};
 use crate::domain::audit::AuditRecord;
 use crate::domain::decision::{Check, CheckOutcome, Decision, MatchedRule, PolicyAnswer};
 use crate::domain::execution::{Execution, ExecutionStateName};
@@ -166,17 +166,21 @@ pub(super) fn state_name(number: i32) -> Option<StateName> {
 
 /// An approval as it stands: the domain's `as_of(now)` has been applied.
 pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
+    let (close_time, closed_by, state_reason) = match approval.closed() {
+        Some(Closed { at, by, reason }) => (Some(time(at)), optional(by), reason.unwrap_or_default().to_owned()),
+        None => (None, String::new(), String::new()),
+    };
     let question = approval.question;
     let subject = question.subject;
     let confirmed = approval.state.confirmed();
-    let last_reason = approval.decisions.last().and_then(|decision| decision.reason.clone());
-    let (decide_time, consume_time, execution_id, state_reason) = match &approval.state {
-        ApprovalState::Pending | ApprovalState::Approved(_) | ApprovalState::Expired { .. } => (None, None, None, None),
-        ApprovalState::Denied { at } => (Some(*at), None, None, last_reason),
-        ApprovalState::Cancelled { reason, .. } | ApprovalState::Revoked { reason, .. } => {
-            (None, None, None, reason.clone())
-        }
-        ApprovalState::Consumed { at, execution, .. } => (None, Some(*at), Some(execution.to_string()), None),
+    let (denied_at, consume_time, execution_id) = match &approval.state {
+        ApprovalState::Denied { at } => (Some(*at), None, String::new()),
+        ApprovalState::Consumed { at, execution, .. } => (None, Some(*at), execution.to_string()),
+        ApprovalState::Pending
+        | ApprovalState::Approved(_)
+        | ApprovalState::Cancelled { .. }
+        | ApprovalState::Revoked { .. }
+        | ApprovalState::Expired { .. } => (None, None, String::new()),
     };
     proto::Approval {
         id: approval.id.to_string(),
@@ -204,12 +208,14 @@ pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
         requested_by: question.requested_by.to_string(),
         create_time: Some(time(approval.create_time)),
         decide_by: Some(time(approval.decide_by)),
-        decide_time: decide_time.or_else(|| confirmed.map(|confirmed| confirmed.at)).map(time),
+        decide_time: denied_at.or_else(|| confirmed.map(|confirmed| confirmed.at)).map(time),
         use_by: confirmed.map(|confirmed| time(confirmed.use_by)),
         consume_time: consume_time.map(time),
-        execution_id: execution_id.unwrap_or_default(),
+        execution_id,
+        close_time,
+        closed_by,
         retry_of: question.retry_of.map_or(String::new(), |retried| retried.id.to_string()),
-        state_reason: state_reason.unwrap_or_default(),
+        state_reason,
         version: approval.version,
         retried: question.retry_of.map(|retried| proto::RetriedExecution {
             execution_id: retried.id.to_string(),
@@ -293,6 +299,7 @@ pub(super) fn audit_record(record: AuditRecord) -> proto::AuditRecord {
         person: optional(event.person.as_ref()),
         decision: event.decision,
         reason: event.reason.unwrap_or_default(),
+        note: event.note.unwrap_or_default(),
         labels: event.labels.into_iter().collect(),
     }
 }

@@ -39,6 +39,11 @@ pub enum StoreError {
         /// What the driver said.
         cause: String,
     },
+    /// It refuses what this binary wrote, or its file is damaged: trying again does not help.
+    Inconsistent {
+        /// What the driver said.
+        cause: String,
+    },
     /// A row fits no state of the domain. It is neither repaired nor defaulted.
     Corrupt {
         /// The table.
@@ -52,6 +57,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable { cause } => write!(formatter, "the store does not answer: {cause}"),
+            Self::Inconsistent { cause } => write!(formatter, "the store is not as it should be: {cause}"),
             Self::Corrupt { table, id } => write!(formatter, "the row {id} of {table} fits no state"),
         }
     }

@@ -108,7 +108,7 @@ pub fn callers() -> Callers {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
     let id = |text: &str| Identifier::parse(text).unwrap();
     let agent = |agents: &[&str], principals: &[&str]| {
-        Powers::Agent(AgentBounds { agents: patterns(agents), principals: patterns(principals) })
+        Powers::Agent(Arc::new(AgentBounds { agents: patterns(agents), principals: patterns(principals) }))
     };
     let all = [
         ("runtime", agent(&["*"], &["*"])),

@@ -172,7 +172,11 @@ async fn a_person_cannot_tell_anothers_approval_from_nothing() {
             let theirs = sidecar.decide(person, &approval.id, verdict).await;
             alike(theirs, sidecar.decide(person, &none, verdict).await, not_found);
         }
-        alike(sidecar.revoke(person, &approval).await, sidecar.revoke(person, &Approval { id: none.clone(), ..approval.clone() }).await, not_found);
+        alike(
+            sidecar.revoke(person, &approval).await,
+            sidecar.revoke(person, &Approval { id: none.clone(), ..approval.clone() }).await,
+            not_found,
+        );
         assert!(sidecar.listed(person, &[]).await.is_empty());
     }
     assert_eq!(sidecar.seen_by("olga", &approval.id).await.unwrap(), approval);

@@ -46,7 +46,7 @@ pub(super) async fn start(folder: &Path) -> Result<Sidecar, String> {
     };
     let mut config = Config::load(None, &overrides).map_err(|problems| problems.to_string())?;
     let bounds = AgentBounds { agents: vec![Pattern::new(AGENT)], principals: vec![Pattern::new(PERSON)] };
-    let (agent, agent_caller) = caller("runtime", Powers::Agent(bounds))?;
+    let (agent, agent_caller) = caller("runtime", Powers::Agent(Arc::new(bounds)))?;
     let (person, person_caller) = caller("terminal", Powers::Person(identifier(PERSON)?))?;
     let (operator, operator_caller) = caller("operator", Powers::Operator)?;
     config.callers = Callers::new(vec![agent_caller, person_caller, operator_caller]);

@@ -10,6 +10,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The policy that --dev serves where none is named.
 const POLICY: &str = include_str!("../../../deploy/policy/gmail.yaml");
@@ -34,7 +35,7 @@ pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -
     let mut config = Config::load(None, &overrides).map_err(|problems| problems.to_string())?;
 
     let everyone = || vec![Pattern::new("*")];
-    let agent = Powers::Agent(AgentBounds { agents: everyone(), principals: everyone() });
+    let agent = Powers::Agent(Arc::new(AgentBounds { agents: everyone(), principals: everyone() }));
     let mut callers = Vec::new();
     let mut shown = String::new();
     for (name, powers) in [("agent", agent), ("approver", Powers::Asserts(everyone())), ("operator", Powers::Operator)]

@@ -36,6 +36,7 @@ use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+use sqlx::error::ErrorKind;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Sqlite};
@@ -189,9 +190,19 @@ fn finish<T>(mut reader: PoolConnection<Sqlite>, outcome: ReadOutcome<T>) -> Res
     })
 }
 
-/// Errors of the driver are the store's absence: rows that do not fit are found by `rows` and told apart.
+/// SQLite's primary result codes of a file that is damaged, and of one that is no database (`SQLITE_CORRUPT`,
+/// `SQLITE_NOTADB`). The low byte of an extended code is the primary one.
+const DAMAGED: [i64; 2] = [11, 26];
+
+/// Errors of the driver are the store's absence, which may pass; but a row that a constraint refuses and a file that is
+/// damaged do not get better by trying again. Rows that do not fit are found by `rows` and told apart.
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i64>().ok());
+        let refused = error.as_database_error().is_some_and(|error| !matches!(error.kind(), ErrorKind::Other));
+        if refused || code.is_some_and(|code| DAMAGED.contains(&(code & 0xff))) {
+            return Self::Inconsistent { cause: error.to_string() };
+        }
         Self::Unavailable { cause: error.to_string() }
     }
 }
@@ -199,9 +210,9 @@ impl From<sqlx::Error> for StoreError {
 #[async_trait]
 impl Store for SqliteStore {
     async fn time(&self) -> Result<Timestamp, StoreError> {
-        if !self.writer()?.is_open() {
-            return Err(StoreError::Unavailable { cause: "the writer has ended".to_owned() });
-        }
+        // Who can read and not write can let nothing through, so it is the writer that has to answer; where its last
+        // commit failed, with a commit that changes something.
+        self.write(writes::Touch { for_real: self.counters.is_failing() }).await?;
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::touch(&mut reader)).await;
         finish(reader, outcome)?;

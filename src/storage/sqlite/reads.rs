@@ -46,7 +46,7 @@ macro_rules! select_audit {
     ($condition:literal) => {
         concat!(
             "SELECT position, id, time, kind, caller, principal, agent, conversation, connector, account, action, \
-             approval_id, execution_id, fingerprint, policy_revision, person, decision, reason, labels \
+             approval_id, execution_id, fingerprint, policy_revision, person, decision, reason, note, labels \
              FROM audit_records WHERE ",
             $condition,
             " AND position < $4 ORDER BY position DESC LIMIT $5"

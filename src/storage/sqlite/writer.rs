@@ -8,10 +8,12 @@ use super::time::StoreTime;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,9 +50,15 @@ pub(super) struct Counters {
     commits: AtomicU64,
     undone: AtomicU64,
     reconnects: AtomicU64,
+    failing: AtomicBool,
 }
 
 impl Counters {
+    /// Whether the last transaction that was to change something did not begin or did not commit.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
     pub(super) fn read(&self) -> Statistics {
         Statistics {
             writes: self.writes.load(Ordering::Relaxed),
@@ -162,7 +170,10 @@ struct Pending<W: Write> {
 #[async_trait]
 impl<W: Write> Waiting for Pending<W> {
     async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool {
-        let answer = self.write.run(connection, now).await;
+        // A write that panics fails alone: what it did is undone, and its neighbours run again without it.
+        let run = AssertUnwindSafe(self.write.run(connection, now)).catch_unwind();
+        let answer =
+            run.await.unwrap_or_else(|_| Err(StoreError::Inconsistent { cause: "a write panicked".to_owned() }));
         let done = answer.is_ok();
         self.answer = Some(answer);
         done
@@ -217,10 +228,19 @@ impl Writer {
             Some(connection) => connection,
             None => match self.options.connect().await {
                 Ok(connection) => connection,
-                Err(error) => return Ended::Broken(error.to_string()),
+                Err(error) => {
+                    self.counters.failing.store(true, Ordering::Relaxed);
+                    return Ended::Broken(error.to_string());
+                }
             },
         };
         let (ended, clean) = self.transact(&mut connection, writes).await;
+        match ended {
+            Ended::Committed => self.counters.failing.store(false, Ordering::Relaxed),
+            Ended::Broken(_) => self.counters.failing.store(true, Ordering::Relaxed),
+            // A write that failed says nothing of the next one; only a commit does.
+            Ended::Undone => {}
+        }
         if clean {
             self.connection = Some(connection);
         } else {

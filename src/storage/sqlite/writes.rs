@@ -6,7 +6,7 @@ use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
-use crate::domain::execution::{Execution, ExecutionState, Start};
+use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::ApprovalId;
 use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
@@ -81,8 +81,10 @@ const UPDATE_EXECUTION: &str = "UPDATE executions SET state = $1, report_time = 
     WHERE id = $9 AND version = $10";
 const INSERT_AUDIT: &str = "INSERT INTO audit_records
     (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
-    policy_revision, person, decision, reason, labels, id, time)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    policy_revision, person, decision, reason, note, labels, id, time)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/// Changes the file, and nothing that anybody reads.
+const TOUCH: &str = "INSERT INTO touches (id, time) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time";
 const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING";
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
@@ -98,6 +100,23 @@ pub(super) const ALL: [&str; 9] = [
     INSERT_EXECUTION,
     UPDATE_EXECUTION,
 ];
+
+/// See `Store::time`. A transaction that begins and commits; `for_real`, one that changes the file.
+pub(super) struct Touch {
+    pub(super) for_real: bool,
+}
+
+#[async_trait]
+impl Write for Touch {
+    type Answer = ();
+
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+        if self.for_real {
+            query(TOUCH).bind(now.micros()).execute(connection).await?;
+        }
+        Ok(())
+    }
+}
 
 /// See `Store::request`.
 pub(super) struct Request(pub(super) NewApproval);
@@ -216,7 +235,7 @@ impl Write for StartExecution {
         let retried = match self.0.retry_of {
             None => None,
             Some(id) => match reads::execution(connection, id).await? {
-                Some(retried) if may_be_retried(&retried, &self.0) => Some(retried),
+                Some(retried) if retried.is_theirs(&self.0.subject) && !retried.has_succeeded() => Some(retried),
                 Some(_) | None => return Ok(None),
             },
         };
@@ -441,12 +460,6 @@ pub(super) async fn insert_execution(
 ) -> Result<bool, StoreError> {
     let inserted = rows::bind_execution(query(INSERT_EXECUTION), execution).execute(connection).await?;
     Ok(inserted.rows_affected() > 0)
-}
-
-fn may_be_retried(retried: &Execution, start: &Start) -> bool {
-    retried.subject.principal == start.subject.principal
-        && retried.subject.agent == start.subject.agent
-        && !matches!(retried.state, ExecutionState::Succeeded(_))
 }
 
 /// Writes audit records, each with an id and the store's time.

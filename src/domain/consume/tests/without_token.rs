@@ -1,5 +1,6 @@
 //! Without a token: the policy alone lets it through.
 
+use crate::domain::execution::ExecutionState;
 use super::*;
 use crate::domain::testing::{documented, id};
 

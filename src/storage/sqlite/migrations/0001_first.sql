@@ -91,8 +91,11 @@ CREATE TABLE approvals (
     )
 ) STRICT;
 
--- Recording a question: finds the same question, still open, and counts what its caller has open for the principal.
-CREATE INDEX approvals_open_by_principal ON approvals (requested_by, principal, fingerprint, open_until)
+-- Recording a question: finds the same question, still open.
+CREATE INDEX approvals_same_question ON approvals (requested_by, principal, fingerprint)
+    WHERE open_until IS NOT NULL;
+-- Recording a question: counts what its caller has open for the principal, past what is overdue.
+CREATE INDEX approvals_open_by_principal ON approvals (requested_by, principal, open_until)
     WHERE open_until IS NOT NULL;
 -- Recording a question: counts what its caller has open for the agent.
 CREATE INDEX approvals_open_by_agent ON approvals (requested_by, agent, open_until)
@@ -221,6 +224,7 @@ CREATE TABLE audit_records (
     person          TEXT,
     decision        TEXT NOT NULL,
     reason          TEXT,
+    note            TEXT,
     labels          TEXT NOT NULL
 ) STRICT;
 
@@ -246,4 +250,10 @@ CREATE TABLE keys (
     id          TEXT NOT NULL PRIMARY KEY,
     check_value TEXT NOT NULL,
     create_time INTEGER NOT NULL
+) STRICT;
+
+-- One row, written to find out whether the file can be written again after a commit has failed.
+CREATE TABLE touches (
+    id   INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    time INTEGER NOT NULL
 ) STRICT;

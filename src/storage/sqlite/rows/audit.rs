@@ -8,7 +8,7 @@ use crate::storage::StoreError;
 use sqlx::sqlite::SqliteRow;
 
 /// Binds an event: `kind`, `caller`, `principal`, `agent`, `conversation`, `connector`, `account`, `action`,
-/// `approval_id`, `execution_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason` and `labels`.
+/// `approval_id`, `execution_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason`, `note` and `labels`.
 pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEvent) -> Statement<'q> {
     statement
         .bind(event.kind.as_str())
@@ -26,6 +26,7 @@ pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEv
         .bind(maybe_text(event.person.as_ref()))
         .bind(event.decision.clone())
         .bind(event.reason.clone())
+        .bind(event.note.clone())
         .bind(list(&event.labels))
 }
 
@@ -52,6 +53,7 @@ pub(in super::super) fn audit_record(row: &SqliteRow) -> Result<AuditRecord, Sto
             person: fields.maybe_identifier("person")?,
             decision: fields.get("decision")?,
             reason: fields.get("reason")?,
+            note: fields.get("note")?,
             labels: fields.list("labels")?,
         },
     })
