@@ -70,6 +70,8 @@ pub(in super::super) async fn time_does_not_go_back_with_the_clock(fixture: Fixt
     assert!(fixture.consume(start_of(&approved)).await.is_none(), "setting the clock back prolongs nothing");
     fixture.clock.set_wall(confirmed.use_by.plus(Duration::from_secs(7)));
     assert_eq!(fixture.store.time().await.unwrap(), confirmed.use_by.plus(Duration::from_secs(7)));
+    fixture.clock.set_wall(START);
+    assert_eq!(fixture.store.time().await.unwrap(), confirmed.use_by.plus(Duration::from_secs(7)));
     assert_eq!(fixture.store.estimated_time(), confirmed.use_by.plus(Duration::from_secs(7)));
 }
 

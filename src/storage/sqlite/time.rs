@@ -60,6 +60,8 @@ mod tests {
         assert_eq!(time.now(), START);
         clock.set_wall(START.plus(Duration::from_secs(60)));
         assert_eq!(time.now(), START.plus(Duration::from_secs(60)));
+        clock.set_wall(START);
+        assert_eq!(time.now(), START.plus(Duration::from_secs(60)), "also where it led without time passing");
     }
 
     #[test]

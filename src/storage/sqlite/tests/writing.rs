@@ -259,6 +259,23 @@ impl Write for Limiting {
 }
 
 #[tokio::test]
+async fn a_tool_that_writes_meanwhile_is_waited_for() {
+    let folder = Folder::new();
+    let store = Arc::new(open(&folder).await);
+    let mut tool = open::writer_options(&folder.database()).connect().await.unwrap();
+    let mut transaction = tool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let waiting = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.request(new("waits")).await })
+    };
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    query("INSERT INTO keys VALUES ('00', 'ff', 0)").execute(&mut *transaction).await.unwrap();
+    assert!(!waiting.is_finished());
+    transaction.commit().await.unwrap();
+    assert!(matches!(waiting.await.unwrap().unwrap().row, Requested::Created(_)));
+}
+
+#[tokio::test]
 async fn a_queue_that_stays_full_is_unavailable() {
     let folder = Folder::new();
     let store = open_with(&folder, |options| {
