@@ -1,6 +1,9 @@
 //! The product through its doors: a real sidecar, real gRPC, real SQLite files. Nothing of ours is mocked; time is moved, not
 //! waited for.
 
+// Helpers of tests end a test as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
 mod audit;
 mod batch;
 mod consume;
@@ -9,10 +12,10 @@ mod harness;
 mod health;
 mod hostile;
 mod listing;
+mod moves;
 mod requests;
 mod roles;
 mod shutdown;
-mod steps;
 mod story;
 mod tenants;
 mod wire;

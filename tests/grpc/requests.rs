@@ -1,7 +1,7 @@
 //! Asking: the same question once, request ids, limits, deadlines, and what a person is shown.
 
 use crate::harness::*;
-use crate::steps::*;
+use crate::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;
@@ -32,9 +32,9 @@ fn other_questions() -> Vec<(&'static str, Invocation)> {
         ("account", Invocation { account: text("mailbox-b"), ..email() }),
         ("action", Invocation { action: text("GMAIL_REPLY"), ..email() }),
         ("arguments", Invocation { arguments_json: text(r#"{"to":"b@example.com","body":"Hello"}"#), ..email() }),
-        ("a string for a number", Invocation { arguments_json: text(r#"{"to":"1"}"#), ..email() }),
-        ("a number for a string", Invocation { arguments_json: text(r#"{"to":1}"#), ..email() }),
-        ("null", Invocation { arguments_json: text(r#"{"to":null}"#), ..email() }),
+        ("a string for a number", Invocation { arguments_json: text(r#"{"to":"","n":"1"}"#), ..email() }),
+        ("a number for a string", Invocation { arguments_json: text(r#"{"to":"","n":1}"#), ..email() }),
+        ("null", Invocation { arguments_json: text(r#"{"to":"","n":null}"#), ..email() }),
         ("no arguments", Invocation { arguments_json: String::new(), ..email() }),
         ("revision", Invocation { objective: objective("t1", "input-1", 2), ..email() }),
         ("objective", Invocation { objective: objective("t1", "input-2", 1), ..email() }),
@@ -122,7 +122,7 @@ async fn a_question_that_is_over_is_asked_anew() {
         }
         let state = match ending {
             "denied" => sidecar.decide("olga", &first.id, Verdict::Deny).await.unwrap().state(),
-            "revoked" => sidecar.revoke("olga", &first.id).await.unwrap().state(),
+            "revoked" => sidecar.take_back("olga", &first.id).await.unwrap().state(),
             "consumed" => {
                 sidecar.consume(&token, invocation.clone()).await.unwrap();
                 sidecar.read(&first).await.state()
@@ -151,14 +151,14 @@ async fn an_overdue_question_reads_expired_and_is_asked_anew() {
         } else {
             first.decide_by
         };
-        sidecar.move_to(&deadline, -1);
+        sidecar.stand_at(&deadline, -1);
         assert!(sidecar.request(invocation.clone()).await.unwrap().existing);
-        sidecar.move_to(&deadline, 0);
+        sidecar.stand_at(&deadline, 0);
         assert_eq!(sidecar.read(&first).await.state(), ApprovalState::Expired);
         let second = sidecar.request(invocation.clone()).await.unwrap();
         assert!(!second.existing);
         assert_ne!(second.approval.as_ref().unwrap().id, first.id);
-        assert_eq!(micros(&second.approval.unwrap().decide_by), sidecar.now() + 600_000_000);
+        assert_eq!(micros(&second.approval.unwrap().decide_by), sidecar.store_micros() + 600_000_000);
         let old = sidecar.read(&first).await;
         assert_eq!(old.state(), ApprovalState::Expired);
         assert_eq!(sidecar.seen_by("olga", &first.id).await.unwrap(), old);
@@ -385,9 +385,9 @@ async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() 
             "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
             "expired" => {
                 // The others have been open as long: all of them make room.
-                sidecar.move_to(&approval.decide_by, -1);
+                sidecar.stand_at(&approval.decide_by, -1);
                 too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-                sidecar.move_to(&approval.decide_by, 0);
+                sidecar.stand_at(&approval.decide_by, 0);
                 open.clear();
                 open.extend(fill(&sidecar, "olga", 900, 2).await);
             }
@@ -397,7 +397,7 @@ async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() 
                 if ending == "consumed" {
                     sidecar.consume(&token, invocation).await.unwrap();
                 } else {
-                    sidecar.revoke("olga", &approval.id).await.unwrap();
+                    sidecar.take_back("olga", &approval.id).await.unwrap();
                 }
             }
         }
@@ -636,7 +636,7 @@ async fn a_retry_shows_what_is_known_of_the_first_attempt() {
         let (_, token) = sidecar.approved(invocation.clone()).await;
         let permit = sidecar.consume(&token, invocation.clone()).await.unwrap().permit.unwrap();
         if let Some(outcome) = outcome {
-            sidecar.report(&invocation, &permit.execution_id, outcome).await.unwrap();
+            sidecar.report_on(&invocation, &permit.execution_id, outcome).await.unwrap();
         }
         let plain = sidecar.request(invocation.clone()).await.unwrap().approval.unwrap();
         let request = RequestApprovalRequest { retry_of: permit.execution_id.clone(), ..asking(invocation.clone()) };
@@ -650,7 +650,7 @@ async fn a_retry_shows_what_is_known_of_the_first_attempt() {
         sidecar.decide("olga", &retry.id, Verdict::Approve).await.unwrap();
         let second = sidecar.consume(&answer.consume_token, invocation.clone()).await.unwrap().permit.unwrap();
         assert_eq!(second.idempotency_key, permit.idempotency_key);
-        sidecar.report(&invocation, &second.execution_id, Outcome::Succeeded).await.unwrap();
+        sidecar.report_on(&invocation, &second.execution_id, Outcome::Succeeded).await.unwrap();
         let done = RequestApprovalRequest { retry_of: second.execution_id.clone(), ..asking(invocation) };
         let status = refused(sidecar.request_as("runtime", done).await, Code::FailedPrecondition, "RETRY_NOT_NEEDED");
         assert_eq!(told(&status, "execution_id"), second.execution_id);

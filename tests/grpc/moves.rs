@@ -1,4 +1,4 @@
-//! Steps that several stories share.
+//! What several tests do: ask, read and answer as somebody, and stand at an instant.
 
 use crate::harness::*;
 use countersign::proto::*;
@@ -9,15 +9,15 @@ use tonic_types::StatusExt as _;
 
 impl Sidecar {
     /// The store's time, in microseconds.
-    pub fn now(&self) -> i64 {
+    pub fn store_micros(&self) -> i64 {
         self.running().engine().store().estimated_time().micros()
     }
 
     /// Moves time to `offset` microseconds after `time`, which is not past.
-    pub fn move_to(&self, time: &Option<prost_types::Timestamp>, offset: i64) {
-        let span = u64::try_from(micros(time) + offset - self.now()).expect("time does not go back");
+    pub fn stand_at(&self, time: &Option<prost_types::Timestamp>, offset: i64) {
+        let span = u64::try_from(micros(time) + offset - self.store_micros()).expect("time does not go back");
         self.advance(Duration::from_micros(span));
-        assert_eq!(self.now(), micros(time) + offset);
+        assert_eq!(self.store_micros(), micros(time) + offset);
     }
 
     /// Asks as another caller, or with more than an invocation.
@@ -54,7 +54,7 @@ impl Sidecar {
         Ok(self.agent_as(caller).cancel_approval(request).await?.into_inner().approval.unwrap())
     }
 
-    pub async fn revoke(&self, person: &str, approval: &str) -> Result<Approval, Status> {
+    pub async fn take_back(&self, person: &str, approval: &str) -> Result<Approval, Status> {
         let request = RevokeApprovalRequest {
             approval_id: approval.to_owned(),
             principal: person.to_owned(),
@@ -83,7 +83,7 @@ impl Sidecar {
         page.approvals.into_iter().map(|approval| approval.id).collect()
     }
 
-    pub async fn report(
+    pub async fn report_on(
         &self,
         invocation: &Invocation,
         execution: &str,
@@ -109,7 +109,7 @@ impl Sidecar {
         let invocation = Invocation { conversation: new_attempt(), ..email() };
         let (approval, token) = self.approved(invocation.clone()).await;
         let permit = self.consume(&token, invocation.clone()).await.unwrap().permit.unwrap();
-        let execution = self.report(&invocation, &permit.execution_id, Outcome::Succeeded).await.unwrap();
+        let execution = self.report_on(&invocation, &permit.execution_id, Outcome::Succeeded).await.unwrap();
         assert_eq!(execution.approval_id, approval.id);
         assert_eq!(self.read(&approval).await.state(), ApprovalState::Consumed);
     }
