@@ -25,9 +25,8 @@ pub(super) const DOMAIN: &str = "countersign.v1";
 const RETRY_STORE: Duration = Duration::from_secs(1);
 /// Whoever lost every race tries again after this long.
 const RETRY_RACE: Duration = Duration::from_millis(50);
-
-/// A status travels in headers, which are bounded: more matching rules than these are counted, not named.
-const LISTED_RULES: usize = 8;
+/// A status travels in headers, of which clients take 8 KiB; names of rules are at most this much of it.
+const RULES_TOLD_BYTES: usize = 1024;
 
 type Metadata = HashMap<String, String>;
 
@@ -251,18 +250,28 @@ fn not_found(reason: &str, what: &str, message: &str) -> Status {
 }
 
 fn policy_denied(answer: &PolicyAnswer) -> Status {
-    let names: Vec<&str> = answer.rules.iter().take(LISTED_RULES).map(|rule| rule.name.as_str()).collect();
+    let mut room = RULES_TOLD_BYTES;
+    let fitting = answer.rules.iter().map(|rule| rule.name.as_str()).take_while(|name| {
+        let rest = room.checked_sub(name.len() + 1);
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    let rules: Vec<&str> = fitting.collect();
+    let mut known = metadata([
+        ("policy_reason", answer.reason.as_str().to_owned()),
+        ("policy_message", answer.message.clone()),
+        ("policy_revision", answer.policy_revision.clone()),
+        ("rules", rules.join(",")),
+    ]);
+    let left_out = answer.rules.len() - rules.len();
+    if left_out > 0 {
+        known.insert("rules_left_out".to_owned(), left_out.to_string());
+    }
     refusal(
         Code::PermissionDenied,
         "POLICY_DENIED",
         format!("the policy denies this ({}): {}", answer.reason, answer.message),
-        metadata([
-            ("policy_reason", answer.reason.as_str().to_owned()),
-            ("policy_message", answer.message.clone()),
-            ("policy_revision", answer.policy_revision.clone()),
-            ("rules", names.join(",")),
-            ("rules_matched", answer.rules.len().to_string()),
-        ]),
+        known,
     )
 }
 

@@ -1,7 +1,7 @@
 //! Several decisions at once, each on its own.
 
-use crate::calls::*;
 use crate::harness::*;
+use crate::moves::*;
 use countersign::proto::batch_evaluate_result::Result::{Error, Response};
 use countersign::proto::*;
 use tonic::Code;
@@ -78,7 +78,7 @@ async fn a_batch_is_answered_in_order_and_a_bad_item_fails_alone() {
         ]
     );
     let Some(Error(error)) = &results[6].result else { panic!() };
-    assert_eq!(error.metadata["pointer"], "/a/0");
+    assert_eq!(error.metadata["pointer"], "/a/0/b");
     assert_eq!(error.metadata["problem"], "DUPLICATE_MEMBER");
     assert_eq!(answer(&results[0]), answer(&results[8]), "duplicates are each answered");
     assert!(answer(&results[0]).checks.is_empty() && !answer(&results[7]).checks.is_empty());

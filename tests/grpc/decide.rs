@@ -1,7 +1,7 @@
 //! People's answers: who may give one, what it does in each state, and until when.
 
-use crate::calls::*;
 use crate::harness::*;
+use crate::moves::*;
 use countersign::proto::*;
 use tonic::{Code, Status};
 
@@ -107,9 +107,9 @@ async fn a_quorum_counts_different_people_and_records_each_with_groups_and_time(
         said,
         [("dana", vec!["finance", "security"], false, ""), ("eve", vec!["finance"], false, r"checked\u{202E}")]
     );
-    assert_eq!(micros(done.decide_time), micros(approval.create_time) + 7);
-    assert_eq!(micros(done.decisions[0].decide_time) + 7, micros(done.decisions[1].decide_time));
-    assert_eq!(micros(done.use_by), micros(done.decide_time) + 600_000_000);
+    assert_eq!(micros(&done.decide_time), micros(&approval.create_time) + 7);
+    assert_eq!(micros(&done.decisions[0].decide_time) + 7, micros(&done.decisions[1].decide_time));
+    assert_eq!(micros(&done.use_by), micros(&done.decide_time) + 600_000_000);
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_requester_who_is_excluded_sees_the_approval_and_cannot_decide_it() {
         assert_eq!(done.state(), ApprovalState::Approved);
         assert!(!done.decisions[0].as_owner);
         // To take it back is always theirs.
-        assert_eq!(sidecar.revoke(requester, &approval).await.unwrap().state(), ApprovalState::Revoked);
+        assert_eq!(sidecar.take_back(requester, &approval.id).await.unwrap().state(), ApprovalState::Revoked);
     }
 }
 
@@ -247,12 +247,12 @@ async fn whatever_is_over_says_who_ended_it_how_and_when() {
         sidecar.advance(std::time::Duration::from_secs(1));
         match ending {
             "cancelled" => drop(sidecar.cancel_as("runtime-2", &approval).await.unwrap()),
-            "expired" => sidecar.move_to(approval.decide_by, 0),
+            "expired" => sidecar.stand_at(&approval.decide_by, 0),
             "denied" => {}
             _ => drop(sidecar.decide("olga", &approval.id, APPROVE).await.unwrap()),
         }
         match ending {
-            "revoked" => drop(sidecar.revoke("kim", &approval).await.unwrap()),
+            "revoked" => drop(sidecar.take_back("kim", &approval.id).await.unwrap()),
             "consumed" => drop(sidecar.consume(&token, invocation.clone()).await.unwrap()),
             _ => {}
         }
@@ -265,12 +265,12 @@ async fn whatever_is_over_says_who_ended_it_how_and_when() {
         assert_eq!(told(&status, "decided_by"), last.principal, "{ending}");
         assert_eq!(told(&status, "verdict"), if ending == "denied" { "DENY" } else { "APPROVE" });
         let shown = |time: i64| countersign::domain::time::Timestamp::from_micros(time).to_string();
-        assert_eq!(told(&status, "decide_time"), shown(micros(last.decide_time)));
+        assert_eq!(told(&status, "decide_time"), shown(micros(&last.decide_time)));
         let ended = match ending {
-            "denied" => micros(decided.decide_time),
-            "expired" => micros(approval.decide_by),
-            "consumed" => micros(stands.consume_time),
-            _ => sidecar.now(),
+            "denied" => micros(&decided.decide_time),
+            "expired" => micros(&approval.decide_by),
+            "consumed" => micros(&stands.consume_time),
+            _ => sidecar.store_micros(),
         };
         assert_eq!(told(&status, "state_time"), shown(ended), "{ending}");
         let by = match ending {
@@ -292,7 +292,7 @@ async fn deadlines_count_to_the_microsecond_for_every_command() {
         for verdict in [APPROVE, DENY] {
             let sidecar = Sidecar::start().await;
             let (approval, _) = sidecar.ask(email()).await;
-            sidecar.move_to(approval.decide_by, offset);
+            sidecar.stand_at(&approval.decide_by, offset);
             let result = sidecar.decide("olga", &approval.id, verdict).await;
             let seen = sidecar.seen_by("olga", &approval.id).await.unwrap().state();
             if in_time {
@@ -306,13 +306,13 @@ async fn deadlines_count_to_the_microsecond_for_every_command() {
         let sidecar = Sidecar::start().await;
         // Both of one age; the one is cancelled while pending, the others once approved.
         let (pending, _) = sidecar.ask(in_conversation("pending")).await;
-        sidecar.move_to(pending.decide_by, offset);
+        sidecar.stand_at(&pending.decide_by, offset);
         let cancelled = sidecar.cancel_as("runtime", &pending).await;
         let (to_cancel, _) = sidecar.approved(in_conversation("approved")).await;
         let (to_revoke, _) = sidecar.approved(in_conversation("revoked")).await;
-        sidecar.move_to(to_cancel.use_by, offset);
+        sidecar.stand_at(&to_cancel.use_by, offset);
         let withdrawn = sidecar.cancel_as("runtime", &to_cancel).await;
-        let revoked = sidecar.revoke("olga", &to_revoke).await;
+        let revoked = sidecar.take_back("olga", &to_revoke.id).await;
         for (result, state) in [
             (cancelled, ApprovalState::Cancelled),
             (withdrawn, ApprovalState::Cancelled),
@@ -390,17 +390,17 @@ async fn revoking_is_for_approvers_and_the_owner_of_what_is_approved_and_unused(
     for revoker in ["dana", "eve", "finn", "olga"] {
         let invocation = payment("PAIR", "olga", revoker);
         let (approval, token) = sidecar.ask(invocation.clone()).await;
-        refused(sidecar.revoke(revoker, &approval).await, Code::FailedPrecondition, "APPROVAL_PENDING");
+        refused(sidecar.take_back(revoker, &approval.id).await, Code::FailedPrecondition, "APPROVAL_PENDING");
         sidecar.decide("dana", &approval.id, APPROVE).await.unwrap();
         sidecar.decide("eve", &approval.id, APPROVE).await.unwrap();
         for stranger in ["sam", "kim", "runtime"] {
-            not_found(sidecar.revoke(stranger, &approval).await);
+            not_found(sidecar.take_back(stranger, &approval.id).await);
         }
-        let revoked = sidecar.revoke(revoker, &approval).await.unwrap();
+        let revoked = sidecar.take_back(revoker, &approval.id).await.unwrap();
         assert_eq!((revoked.state(), revoked.state_reason.as_str()), (ApprovalState::Revoked, "second thoughts"));
         assert!(revoked.use_by.is_some() && revoked.decide_time.is_some(), "that it was approved is not forgotten");
         for again in ["dana", "olga"] {
-            assert_eq!(sidecar.revoke(again, &approval).await.unwrap(), revoked);
+            assert_eq!(sidecar.take_back(again, &approval.id).await.unwrap(), revoked);
         }
         refused(sidecar.consume(&token, invocation).await, Code::FailedPrecondition, "APPROVAL_REVOKED");
         refused(sidecar.cancel_as("runtime", &approval).await, Code::FailedPrecondition, "APPROVAL_REVOKED");
@@ -408,14 +408,14 @@ async fn revoking_is_for_approvers_and_the_owner_of_what_is_approved_and_unused(
     let invocation = payment("OWN", "olga", "used");
     let (approval, token) = sidecar.approved(invocation.clone()).await;
     sidecar.consume(&token, invocation).await.unwrap();
-    refused(sidecar.revoke("olga", &approval).await, Code::FailedPrecondition, "APPROVAL_CONSUMED");
+    refused(sidecar.take_back("olga", &approval.id).await, Code::FailedPrecondition, "APPROVAL_CONSUMED");
     for (ending, why) in [("denied", "APPROVAL_DENIED"), ("cancelled", "APPROVAL_CANCELLED")] {
         let (approval, _) = sidecar.ask(payment("OWN", "olga", ending)).await;
         match ending {
             "denied" => sidecar.decide("olga", &approval.id, DENY).await.unwrap(),
             _ => sidecar.cancel_as("runtime", &approval).await.unwrap(),
         };
-        refused(sidecar.revoke("olga", &approval).await, Code::FailedPrecondition, why);
+        refused(sidecar.take_back("olga", &approval.id).await, Code::FailedPrecondition, why);
     }
 }
 

@@ -96,6 +96,7 @@ pub struct Sidecar {
     policy: String,
     limits: (u32, u32),
     running: Option<Running>,
+    channel: std::sync::OnceLock<Channel>,
 }
 
 /// The token of a caller of the harness.
@@ -160,6 +161,7 @@ impl Sidecar {
             policy: policy.to_owned(),
             limits,
             running: None,
+            channel: std::sync::OnceLock::new(),
         };
         sidecar.run().await;
         sidecar
@@ -173,6 +175,7 @@ impl Sidecar {
         config.open_limits.per_agent = self.limits.1;
         let clock = Arc::<ManualClock>::clone(&self.clock);
         self.running = Some(app::start(&config, clock).await.unwrap());
+        self.channel = std::sync::OnceLock::new();
     }
 
     /// Stops it in order and starts it again over the same files.
@@ -204,8 +207,9 @@ impl Sidecar {
         self.folder.path()
     }
 
+    /// The one connection that all clients of this start of the sidecar share.
     pub fn channel(&self) -> Channel {
-        client::channel(self.running().address()).unwrap()
+        self.channel.get_or_init(|| client::channel(self.running().address()).unwrap()).clone()
     }
 
     pub fn agent(&self) -> AgentServiceClient<Authenticated> {

@@ -1,7 +1,7 @@
 //! A person's list: what is on it, as it stands now, page by page.
 
-use crate::calls::*;
 use crate::harness::*;
+use crate::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -38,7 +38,7 @@ async fn states_are_those_of_the_store_now_so_that_nothing_overdue_is_listed_as_
         match state {
             Denied => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
             Cancelled => drop(sidecar.cancel_as("runtime", &approval).await.unwrap()),
-            Revoked => drop(sidecar.revoke("olga", &approval).await.unwrap()),
+            Revoked => drop(sidecar.take_back("olga", &approval.id).await.unwrap()),
             Consumed => drop(sidecar.consume(&token, invocation).await.unwrap()),
             _ => {}
         }
@@ -56,9 +56,9 @@ async fn states_are_those_of_the_store_now_so_that_nothing_overdue_is_listed_as_
 
     // Nobody has written it down, and yet it is so. Both deadlines are the same here.
     let deadline = &made[0].1.decide_by;
-    sidecar.move_to(*deadline, -1);
+    sidecar.stand_at(deadline, -1);
     assert_eq!(sidecar.listed("olga", &[Expired]).await, [""; 0]);
-    sidecar.move_to(*deadline, 0);
+    sidecar.stand_at(deadline, 0);
     assert_eq!(sidecar.listed("olga", &[Pending, Approved]).await, [""; 0]);
     assert_eq!(sidecar.listed("olga", &[Expired]).await, [id_of(Approved), id_of(Pending)]);
     assert_eq!(sidecar.listed("olga", &[]).await, newest_first);

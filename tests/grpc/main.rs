@@ -7,7 +7,6 @@
 mod attempts;
 mod audit;
 mod batch;
-mod calls;
 mod consume;
 mod deadlines;
 mod decide;
@@ -18,6 +17,7 @@ mod harness;
 mod health;
 mod hostile;
 mod listing;
+mod moves;
 mod outages;
 mod policy_changes;
 mod races;

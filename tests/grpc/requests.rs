@@ -1,7 +1,7 @@
 //! Asking: the same question once, request ids, limits, deadlines, and what a person is shown.
 
-use crate::calls::*;
 use crate::harness::*;
+use crate::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;
@@ -32,9 +32,9 @@ fn other_questions() -> Vec<(&'static str, Invocation)> {
         ("account", Invocation { account: text("mailbox-b"), ..email() }),
         ("action", Invocation { action: text("GMAIL_REPLY"), ..email() }),
         ("arguments", Invocation { arguments_json: text(r#"{"to":"b@example.com","body":"Hello"}"#), ..email() }),
-        ("a string for a number", Invocation { arguments_json: text(r#"{"to":"1"}"#), ..email() }),
-        ("a number for a string", Invocation { arguments_json: text(r#"{"to":1}"#), ..email() }),
-        ("null", Invocation { arguments_json: text(r#"{"to":null}"#), ..email() }),
+        ("a string for a number", Invocation { arguments_json: text(r#"{"to":"","n":"1"}"#), ..email() }),
+        ("a number for a string", Invocation { arguments_json: text(r#"{"to":"","n":1}"#), ..email() }),
+        ("null", Invocation { arguments_json: text(r#"{"to":"","n":null}"#), ..email() }),
         ("no arguments", Invocation { arguments_json: String::new(), ..email() }),
         ("revision", Invocation { objective: objective("t1", "input-1", 2), ..email() }),
         ("objective", Invocation { objective: objective("t1", "input-2", 1), ..email() }),
@@ -122,7 +122,7 @@ async fn a_question_that_is_over_is_asked_anew() {
         }
         let state = match ending {
             "denied" => sidecar.decide("olga", &first.id, Verdict::Deny).await.unwrap().state(),
-            "revoked" => sidecar.revoke("olga", &first).await.unwrap().state(),
+            "revoked" => sidecar.take_back("olga", &first.id).await.unwrap().state(),
             "consumed" => {
                 sidecar.consume(&token, invocation.clone()).await.unwrap();
                 sidecar.read(&first).await.state()
@@ -151,14 +151,14 @@ async fn an_overdue_question_reads_expired_and_is_asked_anew() {
         } else {
             first.decide_by
         };
-        sidecar.move_to(deadline, -1);
+        sidecar.stand_at(&deadline, -1);
         assert!(sidecar.request(invocation.clone()).await.unwrap().existing);
-        sidecar.move_to(deadline, 0);
+        sidecar.stand_at(&deadline, 0);
         assert_eq!(sidecar.read(&first).await.state(), ApprovalState::Expired);
         let second = sidecar.request(invocation.clone()).await.unwrap();
         assert!(!second.existing);
         assert_ne!(second.approval.as_ref().unwrap().id, first.id);
-        assert_eq!(micros(second.approval.unwrap().decide_by), sidecar.now() + 600_000_000);
+        assert_eq!(micros(&second.approval.unwrap().decide_by), sidecar.store_micros() + 600_000_000);
         let old = sidecar.read(&first).await;
         assert_eq!(old.state(), ApprovalState::Expired);
         assert_eq!(sidecar.seen_by("olga", &first.id).await.unwrap(), old);
@@ -385,9 +385,9 @@ async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() 
             "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
             "expired" => {
                 // The others have been open as long: all of them make room.
-                sidecar.move_to(approval.decide_by, -1);
+                sidecar.stand_at(&approval.decide_by, -1);
                 too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-                sidecar.move_to(approval.decide_by, 0);
+                sidecar.stand_at(&approval.decide_by, 0);
                 open.clear();
                 open.extend(fill(&sidecar, "olga", 900, 2).await);
             }
@@ -397,7 +397,7 @@ async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() 
                 if ending == "consumed" {
                     sidecar.consume(&token, invocation).await.unwrap();
                 } else {
-                    sidecar.revoke("olga", &approval).await.unwrap();
+                    sidecar.take_back("olga", &approval.id).await.unwrap();
                 }
             }
         }
@@ -458,7 +458,7 @@ async fn decide_within_shortens_and_never_lengthens() {
             ..asking(in_conversation(&format!("{seconds}.{nanos}")))
         };
         let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
-        assert_eq!(micros(approval.decide_by) - micros(approval.create_time), taken, "{seconds}s {nanos}ns");
+        assert_eq!(micros(&approval.decide_by) - micros(&approval.create_time), taken, "{seconds}s {nanos}ns");
     }
     for (seconds, nanos) in [
         (0, 0),
@@ -479,7 +479,7 @@ async fn decide_within_shortens_and_never_lengthens() {
     let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
     sidecar.advance(Duration::from_secs(4));
     let approved = sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
-    assert_eq!(micros(approved.use_by) - micros(approved.decide_time), 600_000_000);
+    assert_eq!(micros(&approved.use_by) - micros(&approved.decide_time), 600_000_000);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Two tenants of one sidecar: neither sees, uses or can even tell that there is anything of the other's.
 
-use crate::calls::*;
 use crate::harness::*;
+use crate::moves::*;
 use countersign::proto::*;
 use tonic::{Code, Status};
 
@@ -172,11 +172,7 @@ async fn a_person_cannot_tell_anothers_approval_from_nothing() {
             let theirs = sidecar.decide(person, &approval.id, verdict).await;
             alike(theirs, sidecar.decide(person, &none, verdict).await, not_found);
         }
-        alike(
-            sidecar.revoke(person, &approval).await,
-            sidecar.revoke(person, &Approval { id: none.clone(), ..approval.clone() }).await,
-            not_found,
-        );
+        alike(sidecar.take_back(person, &approval.id).await, sidecar.take_back(person, &none).await, not_found);
         assert!(sidecar.listed(person, &[]).await.is_empty());
     }
     assert_eq!(sidecar.seen_by("olga", &approval.id).await.unwrap(), approval);

@@ -1,13 +1,25 @@
-//! Calls with whatever belongs to them, and what refusals tell.
+//! What several tests do: ask, read and answer as somebody, and stand at an instant.
 
 use crate::harness::*;
-pub use crate::steps::micros;
 use countersign::proto::*;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 impl Sidecar {
+    /// The store's time, in microseconds.
+    pub fn store_micros(&self) -> i64 {
+        self.running().engine().store().estimated_time().micros()
+    }
+
+    /// Moves time to `offset` microseconds after `time`, which is not past.
+    pub fn stand_at(&self, time: &Option<prost_types::Timestamp>, offset: i64) {
+        let span = u64::try_from(micros(time) + offset - self.store_micros()).expect("time does not go back");
+        self.advance(Duration::from_micros(span));
+        assert_eq!(self.store_micros(), micros(time) + offset);
+    }
+
     /// Asks as another caller, or with more than an invocation.
     pub async fn request_as(
         &self,
@@ -40,6 +52,15 @@ impl Sidecar {
             reason: "no longer needed".to_owned(),
         };
         Ok(self.agent_as(caller).cancel_approval(request).await?.into_inner().approval.unwrap())
+    }
+
+    pub async fn take_back(&self, person: &str, approval: &str) -> Result<Approval, Status> {
+        let request = RevokeApprovalRequest {
+            approval_id: approval.to_owned(),
+            principal: person.to_owned(),
+            reason: "second thoughts".to_owned(),
+        };
+        Ok(self.approver().revoke_approval(request).await?.into_inner().approval.unwrap())
     }
 
     /// What a person reads of an approval.
@@ -92,6 +113,12 @@ impl Sidecar {
         assert_eq!(execution.approval_id, approval.id);
         assert_eq!(self.read(&approval).await.state(), ApprovalState::Consumed);
     }
+}
+
+/// Microseconds since the Unix epoch.
+pub fn micros(time: &Option<prost_types::Timestamp>) -> i64 {
+    let time = time.as_ref().expect("a time");
+    time.seconds * 1_000_000 + i64::from(time.nanos) / 1_000
 }
 
 pub fn span(seconds: i64, nanos: i32) -> Option<prost_types::Duration> {
