@@ -8,8 +8,8 @@ mod source;
 mod tree;
 
 use rules::{
-    CRATES, GENERATED_CODE_NEEDS, LAYERS, LONG_FILES, MOST_LINES, MOST_LINES_EVER, NOT_IN_THE_DOMAIN, OTHERS_TEXT,
-    UNSAID, WORLD,
+    CRATES, GENERATED_CODE_NEEDS, LAYERS, LONG_FILES, MOST_LINES, MOST_LINES_EVER, MOST_LINES_OF_TESTS,
+    NOT_IN_THE_DOMAIN, OTHERS_TEXT, UNSAID, WORLD,
 };
 use source::{Kind, Token, paths};
 use std::collections::BTreeSet;
@@ -139,6 +139,8 @@ fn files_are_short_enough_to_be_read() {
 fn length(file: &str, lines: usize, long: &[(&str, &str)]) -> Option<String> {
     let reason = long.iter().find(|(listed, _)| *listed == file).map(|(_, why)| why);
     match reason {
+        None if file.starts_with("tests/") => (lines > MOST_LINES_OF_TESTS)
+            .then(|| format!("{file}: {lines} lines; a file of tests may have {MOST_LINES_OF_TESTS}")),
         _ if lines > MOST_LINES_EVER => Some(format!("{file}: {lines} lines; nothing may have over {MOST_LINES_EVER}")),
         None if lines > MOST_LINES => {
             Some(format!("{file}: {lines} lines; over {MOST_LINES} needs a reason in LONG_FILES"))
@@ -366,6 +368,9 @@ mod each_rule_can_fail {
     #[test]
     fn a_long_file_needs_a_reason_and_a_reason_needs_a_long_file() {
         let why = [("src/a.rs", "one table, read as a whole")];
+        assert!(length("tests/a/b.rs", MOST_LINES_OF_TESTS, &[]).is_none());
+        assert!(length("tests/a/b.rs", MOST_LINES_OF_TESTS + 1, &[]).is_some());
+        assert!(length("src/a/tests.rs", MOST_LINES_EVER + 1, &[]).is_some());
         assert!(length("src/a.rs", MOST_LINES, &[]).is_none());
         assert!(length("src/a.rs", MOST_LINES + 1, &[]).is_some());
         assert!(length("src/a.rs", MOST_LINES + 1, &why).is_none());
