@@ -169,7 +169,7 @@ mod tests {
     fn callers() -> Callers {
         let caller = |name: &str, powers| Caller { name: Identifier::parse(name).unwrap(), powers };
         Callers::new(vec![
-            (TokenHash::of(b"agent-token"), caller("runtime", Powers::Agent(AgentBounds::default()))),
+            (TokenHash::of(b"agent-token"), caller("runtime", Powers::Agent(Arc::default()))),
             (TokenHash::of(b"dana-token"), caller("dana-cli", Powers::Person(Identifier::parse("dana").unwrap()))),
             (TokenHash::of(b"chat-token"), caller("chat", Powers::Asserts(vec![Pattern::new("*")]))),
             (TokenHash::of(b"operator-token"), caller("ops", Powers::Operator)),

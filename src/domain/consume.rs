@@ -188,10 +188,10 @@ pub fn why_not_without_token(facts: &ConsumeFacts, attempted: &Attempted<'_>, no
         }
         Decision::Allow => {}
     }
-    if attempted.retry_of.is_some() {
-        if !facts.retried.as_ref().is_some_and(|retried| retried.is_theirs(attempted.subject)) {
-            return WhyNot::Refused(ConsumeRefusal::RetriedUnknown);
-        }
+    if attempted.retry_of.is_some()
+        && !facts.retried.as_ref().is_some_and(|retried| retried.is_theirs(attempted.subject))
+    {
+        return WhyNot::Refused(ConsumeRefusal::RetriedUnknown);
     }
     retry_not_needed(facts).map_or(WhyNot::Nothing, WhyNot::Refused)
 }

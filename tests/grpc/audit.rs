@@ -132,8 +132,9 @@ async fn every_kind_appears_with_its_facts() {
         if asks_policy.contains(&record.kind.as_str()) {
             assert_eq!(record.policy_revision, revision, "{}", record.kind);
         }
-        let with_approval = !matches!(record.kind.as_str(), "request.refused" | "execution.started")
-            && !(record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let without_approval = matches!(record.kind.as_str(), "request.refused" | "execution.started")
+            || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let with_approval = !without_approval;
         assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
         let with_execution =
             matches!(record.kind.as_str(), "approval.consumed" | "execution.started" | "execution.reported");

@@ -23,7 +23,7 @@ fn answer(result: &BatchEvaluateResult) -> EvaluateResponse {
 }
 
 #[tokio::test]
-async fn a_batch_is_answered_in_order_and_a_bad_item_fails_alone() {
+async fn a_batch_answered_in_order_and_a_bad_item_fails_alone() {
     let sidecar = Sidecar::start().await;
     let text = str::to_owned;
     let requests = vec![
@@ -112,7 +112,7 @@ async fn a_batch_has_one_to_a_hundred_items() {
 }
 
 #[tokio::test]
-async fn a_batch_of_a_hundred_wrong_items_is_answered_item_by_item() {
+async fn a_batch_of_a_hundred_wrong_items_answered_item_by_item() {
     let sidecar = Sidecar::start().await;
     let wrong = Invocation {
         agent: "\u{202E}".repeat(200),

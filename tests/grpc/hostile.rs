@@ -497,7 +497,11 @@ async fn tells_the_story_of(sidecar: &Sidecar, text: String) {
             assert_eq!(*got, text);
         }
         assert!(approval.decisions[0].as_owner);
-        assert_eq!(sidecar.listed(&text, &[]).await, [approval.id.clone()], "no name reads another's: {text:?}");
+        assert_eq!(
+            sidecar.listed(&text, &[]).await,
+            std::slice::from_ref(&approval.id),
+            "no name reads another's: {text:?}"
+        );
         let permit = sidecar.consume(&token, invocation.clone()).await.unwrap().permit.unwrap();
         let execution = sidecar.report_on(&invocation, &permit.execution_id, Outcome::Succeeded).await.unwrap();
         for got in
@@ -581,7 +585,7 @@ async fn a_message_that_is_too_large_or_no_message_leaves_the_connection_alive()
     {
         let mut call = crate::wire::RawCall::open(sidecar.running().address(), rpc, Some(&token("runtime"))).await;
         call.send(garbage).await;
-        assert!(!call.is_answered().await, "{garbage:?}");
+        assert!(!call.answered().await, "{garbage:?}");
     }
     sidecar.still_tells_the_story().await;
 }

@@ -48,7 +48,7 @@ async fn states_are_those_of_the_store_now_so_that_nothing_overdue_is_listed_as_
     let newest_first: Vec<String> = made.iter().rev().map(|(_, approval)| approval.id.clone()).collect();
     assert_eq!(sidecar.listed("olga", &[]).await, newest_first);
     for (state, approval) in &made {
-        assert_eq!(sidecar.listed("olga", &[*state]).await, [approval.id.clone()], "{state:?}");
+        assert_eq!(sidecar.listed("olga", &[*state]).await, std::slice::from_ref(&approval.id), "{state:?}");
     }
     assert_eq!(sidecar.listed("olga", &[Expired]).await, [""; 0]);
     assert_eq!(sidecar.listed("olga", &[Consumed, Pending]).await, [id_of(Consumed), id_of(Pending)]);

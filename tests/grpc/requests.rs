@@ -290,7 +290,7 @@ async fn answers_without_an_approval_are_not_kept_under_their_request_id() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_answered_with_its_approval_whatever_the_policy_says_by_then() {
+async fn a_request_id_answered_with_its_approval_whatever_the_policy_says_by_then() {
     let mut sidecar = Sidecar::start().await;
     let request = with_id("request-1", email());
     let first = sidecar.request_as("runtime", request.clone()).await.unwrap();

@@ -204,7 +204,7 @@ async fn an_approved_retry_inherits_the_key_too_and_under_its_own_account_only()
 }
 
 #[tokio::test]
-async fn a_request_sent_again_is_answered_though_its_retry_is_no_longer_needed() {
+async fn a_request_sent_again_answered_though_its_retry_is_no_longer_needed() {
     let sidecar = Sidecar::start().await;
     let earlier = sidecar.started(fetch()).await.execution_id;
     let request = RequestApprovalRequest {

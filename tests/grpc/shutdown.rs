@@ -45,7 +45,7 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
     let mut idle = RawCall::open(address, ASK, Some(&token("runtime"))).await;
     idle.has_arrived().await;
     idle.send(&question()).await;
-    assert!(idle.is_answered().await);
+    assert!(idle.answered().await);
     let stopped = tokio::spawn(async move { (sidecar.stop().await, sidecar) });
     call.goes_away().await;
     assert_eq!(http_get(health, "/readyz").await.0, 503, "not ready while it stops");
@@ -56,7 +56,7 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
             .encode_to_vec(),
     )
     .await;
-    assert!(call.is_answered().await);
+    assert!(call.answered().await);
     let (finished, mut sidecar) = stopped.await.unwrap();
     assert!(finished);
     assert!(tokio::net::TcpStream::connect(health).await.is_err());

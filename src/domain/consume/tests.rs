@@ -6,7 +6,7 @@ mod without_token;
 
 use super::*;
 use crate::domain::approval::{KnownOutcome, RetriedExecution, Verdict};
-use crate::domain::execution::Start;
+use crate::domain::execution::{ExecutionState, Start};
 use crate::domain::requirement::Requirement;
 use crate::domain::testing::{
     REPORT_WITHIN, asked, at, decided, execution_id, in_state, person, policy, report, requirement, start, started,

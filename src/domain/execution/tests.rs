@@ -28,6 +28,7 @@ fn record(kind: AuditKind, decision: &str) -> AuditEvent {
         person: None,
         decision: decision.to_owned(),
         reason: None,
+        note: None,
         labels: subject().labels,
     }
 }

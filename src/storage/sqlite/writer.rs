@@ -54,7 +54,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Whether the last transaction that was to change something did not begin or did not commit.
+    /// Whether the last transaction did not begin, or was not committed.
     pub(super) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
@@ -92,11 +92,6 @@ impl WriterHandle {
             Ok(Err(_)) => Err(unavailable("the writer ended before its commit")),
             Err(_) => Err(unavailable("the commit takes too long; it may still succeed")),
         }
-    }
-
-    /// Whether writes are still taken.
-    pub(super) fn is_open(&self) -> bool {
-        !self.queue.is_closed()
     }
 }
 
@@ -237,9 +232,8 @@ impl Writer {
         let (ended, clean) = self.transact(&mut connection, writes).await;
         match ended {
             Ended::Committed => self.counters.failing.store(false, Ordering::Relaxed),
-            Ended::Broken(_) => self.counters.failing.store(true, Ordering::Relaxed),
-            // A write that failed says nothing of the next one; only a commit does.
-            Ended::Undone => {}
+            // Whether the next one would fail as well is found out by who asks for the time.
+            Ended::Undone | Ended::Broken(_) => self.counters.failing.store(true, Ordering::Relaxed),
         }
         if clean {
             self.connection = Some(connection);

@@ -22,7 +22,8 @@ use uuid::Uuid;
 const SAME_QUESTION: &str = concat!(
     "SELECT ",
     approval_columns!(),
-    " FROM approvals WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
+    " FROM approvals INDEXED BY approvals_same_question \
+     WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
     same_subject!(),
     " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
 );

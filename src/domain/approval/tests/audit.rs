@@ -26,6 +26,7 @@ fn record(kind: AuditKind, caller: Option<&str>, decision: &str) -> AuditEvent {
         person: None,
         decision: decision.to_owned(),
         reason: None,
+        note: None,
         labels: subject.labels,
     }
 }
@@ -43,9 +44,9 @@ fn with_reason(verdict: Verdict) -> Answer {
     Answer { reason: Some("my reason".to_owned()), ..answer(verdict) }
 }
 
-/// The record of a person's command, with the reason given.
+/// The record of a person's command, with the reason given: a note, and never a reason of ours.
 fn by_person(kind: AuditKind, name: &str, decision: &str) -> AuditEvent {
-    AuditEvent { person: Some(id(name)), reason: Some("my reason".to_owned()), ..record(kind, Some("chat"), decision) }
+    AuditEvent { person: Some(id(name)), note: Some("my reason".to_owned()), ..record(kind, Some("chat"), decision) }
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn a_withdrawal_is_recorded_with_its_caller_and_reason() {
     for approval in [two_of_finance(), approved()] {
         let change = changed(approval.cancel(&id("other-agents"), Some("moot"), at(3)));
         let expected = AuditEvent {
-            reason: Some("moot".to_owned()),
+            note: Some("moot".to_owned()),
             ..record(AuditKind::ApprovalCancelled, Some("other-agents"), "CANCELLED")
         };
         assert_eq!(change.events, [expected]);

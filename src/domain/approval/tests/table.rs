@@ -241,7 +241,7 @@ fn a_record_that_no_command_makes_is_not_approved_over_a_denial() {
     let dana = person("dana", &["finance"]);
     let denied = decided(&approval, &dana, Verdict::Deny, at(1));
     let pending = Approval { state: approval.state.clone(), ..denied };
-    assert_eq!(pending.decide(&dana, &answer(Verdict::Approve), at(2)), Err(CommandRefusal::AlreadyDecided));
+    assert_eq!(pending.decide(&dana, &answer(Verdict::Approve), at(2)), Err(CommandRefusal::State(StateName::Denied)));
 }
 
 #[test]

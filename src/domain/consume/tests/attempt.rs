@@ -1,6 +1,5 @@
 //! An attempt id that has been seen before: never a second start.
 
-use crate::domain::execution::ExecutionState;
 use super::*;
 use crate::domain::testing::{approval_id, changed, consumed, definition, fingerprint, id, near};
 

@@ -1,6 +1,5 @@
 //! With a token: what stands against it, alone, in pairs, and all at once.
 
-use crate::domain::execution::ExecutionState;
 use super::*;
 use crate::domain::approval::ApprovalState;
 use crate::domain::requirement::{Approver, Clause};

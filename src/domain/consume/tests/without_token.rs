@@ -1,6 +1,5 @@
 //! Without a token: the policy alone lets it through.
 
-use crate::domain::execution::ExecutionState;
 use super::*;
 use crate::domain::testing::{documented, id};
 

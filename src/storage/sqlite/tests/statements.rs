@@ -43,8 +43,11 @@ async fn the_hot_statements_use_their_index() {
         (reads::ALL.as_slice(), "audit_records_by_approval"),
         (reads::ALL.as_slice(), "audit_records_by_execution"),
         (reads::ALL.as_slice(), "audit_records_by_principal"),
-        (writes::ALL.as_slice(), "approvals_open_by_principal (requested_by=? AND principal=? AND fingerprint=?"),
-        (writes::ALL.as_slice(), "COVERING INDEX approvals_open_by_principal (requested_by=? AND principal=?)"),
+        (writes::ALL.as_slice(), "approvals_same_question (requested_by=? AND principal=? AND fingerprint=?"),
+        (
+            writes::ALL.as_slice(),
+            "COVERING INDEX approvals_open_by_principal (requested_by=? AND principal=? AND open_until>?)",
+        ),
         (
             writes::ALL.as_slice(),
             "COVERING INDEX approvals_open_by_agent (requested_by=? AND agent=? AND open_until>?)",

@@ -219,13 +219,23 @@ async fn a_failing_commit_is_told_to_everyone_in_it_and_later_writes_recover() {
 }
 
 #[tokio::test]
-async fn a_panicking_write_ends_neither_the_writer_nor_later_writes() {
+async fn a_panicking_write_fails_alone_and_ends_neither_the_writer_nor_its_neighbours() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
-    let error = store.write(Panicking).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    store.record(vec![event("after")]).await.unwrap();
-    assert_eq!(recorded(&store).await, 1);
+    let answers =
+        as_one_batch(
+            &store,
+            (0..10).map(|number| {
+                let store = Arc::clone(&store);
+                async move {
+                    if number == 4 { store.write(Panicking).await } else { store.record(vec![event("in it")]).await }
+                }
+            }),
+        )
+        .await;
+    let failed: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(matches!(failed[..], [StoreError::Inconsistent { .. }]), "{failed:?}");
+    assert_eq!(recorded(&store).await, 9);
     store.time().await.unwrap();
 }
 
@@ -235,6 +245,7 @@ async fn a_full_disk_is_unavailable_until_there_is_room() {
     let store = Arc::new(open(&folder).await);
     store.request(new("before")).await.unwrap();
     store.write(Limiting).await.unwrap();
+    store.time().await.unwrap();
     let mut big = new("big");
     big.question.preview.json = "x".repeat(4_000_000);
     let error = store.request(big).await.unwrap_err();
@@ -339,4 +350,18 @@ async fn approve(store: &SqliteStore, call: &str) -> Approval {
     let next = change.next.clone();
     assert_eq!(store.save_approval(*change, 1).await.unwrap(), Saved::Yes);
     next
+}
+
+#[tokio::test]
+async fn who_can_read_and_not_write_is_not_ready() {
+    let folder = Folder::new();
+    let store = Arc::new(open(&folder).await);
+    store.time().await.unwrap();
+    let mut other = SqliteConnectOptions::new().filename(folder.database()).connect().await.unwrap();
+    let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let error = store.time().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    held.rollback().await.unwrap();
+    store.time().await.unwrap();
+    assert!(!store.counters.is_failing(), "a commit that changed something was seen");
 }
