@@ -25,8 +25,8 @@ pub fn parse_span(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| Duration::from_millis(millis))
 }
 
-/// The span in the one form that [`parse_span`] reads in which each number is less than the next larger unit and none is
-/// zero; `0s` for none at all. What is less than a millisecond is left out.
+/// The span as [`parse_span`] reads it, in the one form that has no unit more often than the next larger one holds it, and
+/// none of zero; `0s` for no time at all. What is less than a millisecond is left out.
 pub fn show_span(span: Duration) -> String {
     let mut rest = span.as_millis();
     let mut shown = String::new();

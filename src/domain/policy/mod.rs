@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - A policy is loaded whole or not at all; every problem is named with file, line and key.
-//! - The first failing check decides. What cannot be evaluated counts against the call.
+//! - The first failing check decides. What cannot be evaluated counts against the call; all expressions of one call share
+//!   one budget.
 //! - Names are compared byte for byte; `*` in `agents`, `accounts` and a rule's `actions` is the only wildcard.
 //! - Scope, tags and whether an action was reviewed come from here, never from the call.
 
