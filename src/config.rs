@@ -2,12 +2,10 @@
 //! come from files or the environment, and none is in any error or `Debug`.
 
 mod callers;
-mod span;
-
-pub use span::parse_span;
 
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
+use crate::domain::span::{parse_span, show_span};
 use crate::storage::OpenLimits;
 use crate::storage::sqlite::SqliteOptions;
 use callers::CallerSection;
@@ -213,7 +211,8 @@ impl Config {
             Some(text) => match parse_span(&text) {
                 Some(span) if (Duration::from_millis(1)..=most).contains(&span) => span,
                 Some(_) | None => {
-                    problems.push(format!("{key}: {text:?} is no duration from 1ms to {most:?}, such as `10s`"));
+                    let most = show_span(most);
+                    problems.push(format!("{key}: {text:?} is no duration from 1ms to {most}, such as `10s`"));
                     default
                 }
             },

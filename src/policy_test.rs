@@ -80,11 +80,11 @@ pub fn run_tests(paths: &[PathBuf], policy: Option<&Path>) -> TestReport {
 /// Asks the policy what the case asks, and compares.
 pub fn run_case(case: &Case, policy: &Policy) -> Vec<Difference> {
     let call = &case.call;
-    let pinned = match &call.definition {
+    let pinned = match call.definition {
         Definition::Absent => None,
-        Definition::Digest(digest) => Some(digest.as_str()),
+        Definition::Digest(digest) => Some(digest),
         Definition::Catalog => {
-            policy.entry(call.connector.as_str(), call.action.as_str()).and_then(|entry| entry.definition.as_deref())
+            policy.entry(call.connector.as_str(), call.action.as_str()).and_then(|entry| entry.definition)
         }
     };
     let answer = policy.evaluate(

@@ -1,5 +1,6 @@
 //! Bearer tokens: 32 random bytes, kept as SHA-256 alone.
 
+use crate::domain::hex;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use zeroize::Zeroizing;
@@ -31,7 +32,7 @@ impl TokenHash {
 /// The hash alone, as configurations carry it.
 impl fmt::Display for TokenHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        hex::write(formatter, &self.0)
     }
 }
 
@@ -50,31 +51,14 @@ pub fn mint() -> Result<Zeroizing<String>, getrandom::Error> {
     getrandom::fill(bytes.as_mut())?;
     let mut token = Zeroizing::new(String::with_capacity(PREFIX.len() + 64));
     token.push_str(PREFIX);
-    for byte in bytes.iter() {
-        for digit in [byte >> 4, byte & 0xf] {
-            token.extend(char::from_digit(u32::from(digit), 16));
-        }
-    }
+    // Writing to a string does not fail, and within its capacity it leaves no copy behind.
+    let _ = hex::write(&mut *token, bytes.as_ref());
     Ok(token)
 }
 
 /// Reads 32 bytes of lower-case hexadecimal digits.
 pub fn parse_hex(text: &str) -> Option<[u8; 32]> {
-    let digits: &[u8; 64] = text.as_bytes().try_into().ok()?;
-    let mut bytes = [0_u8; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = (hex_digit(*high)? << 4) | hex_digit(*low)?;
-    }
-    Some(bytes)
-}
-
-fn hex_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    }
+    hex::parse_hex(text)
 }
 
 #[cfg(test)]

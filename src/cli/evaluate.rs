@@ -2,13 +2,14 @@
 
 use super::exit::Exit;
 use super::input::{self, InputProblem};
-use super::terminal::{self, Layout, safe, span};
+use super::terminal::{self, Layout, safe};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::arguments::DEFAULT_MAX_ARGUMENTS_BYTES;
 use crate::domain::decision::{CheckOutcome, Decision, PolicyAnswer};
 use crate::domain::fingerprint::{DefinitionDigest, Fingerprint, FingerprintInput};
 use crate::domain::policy::PolicyCall;
 use crate::domain::requirement::Requirement;
+use crate::domain::span::show_span;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::policy_files::load_policy;
@@ -81,7 +82,6 @@ pub(super) fn run(command: &EvaluateCommand, out: &mut dyn Write, err: &mut dyn 
             return Ok(Exit::No);
         }
     };
-    let definition = command.definition.map(|digest| digest.to_string());
     let call = PolicyCall {
         principal: &command.principal,
         agent: &command.agent,
@@ -90,7 +90,7 @@ pub(super) fn run(command: &EvaluateCommand, out: &mut dyn Write, err: &mut dyn 
         account: command.account.as_ref(),
         action: &command.action,
         arguments: &arguments,
-        tool_definition_digest: definition.as_deref(),
+        tool_definition_digest: command.definition,
         now: command.now.unwrap_or_else(|| SystemClock::new().wall()),
     };
     let answer = policy.evaluate(&call, command.explain);
@@ -134,8 +134,8 @@ fn for_people(answer: &PolicyAnswer, fingerprint: &Fingerprint, out: &mut dyn Wr
         if asked.exclude_requester() {
             layout.field(out, "", "the principal may not")?;
         }
-        layout.field(out, "decide within", &span(asked.decide_within()))?;
-        layout.field(out, "use within", &span(asked.use_within()))?;
+        layout.field(out, "decide within", &show_span(asked.decide_within()))?;
+        layout.field(out, "use within", &show_span(asked.use_within()))?;
     }
     layout.field(out, "fingerprint", &fingerprint.to_string())?;
     layout.field(out, "revision", &answer.policy_revision)?;
@@ -209,8 +209,8 @@ fn requirement_json(asked: &Requirement) -> Value {
     json!({
         "clauses": clauses,
         "exclude_requester": asked.exclude_requester(),
-        "decide_within": span(asked.decide_within()),
-        "use_within": span(asked.use_within()),
+        "decide_within": show_span(asked.decide_within()),
+        "use_within": show_span(asked.use_within()),
     })
 }
 

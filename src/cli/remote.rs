@@ -3,7 +3,7 @@
 use super::exit::Exit;
 use super::terminal::safe;
 use crate::client::{self, Bearer};
-use crate::config::parse_span;
+use crate::domain::span::parse_span;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
 //! What a person is shown of an approval: everything that the decision is about, and what of it cannot be shown as it is.
 //! The demonstration and `approvals` show the same.
 
-use super::terminal::{Layout, WIDTH, safe, span, wrap};
+use super::terminal::{Layout, WIDTH, safe, wrap};
 use crate::domain::canonical::{Canonical, Limits, MAX_BYTES, Top};
 use crate::domain::json::Json;
+use crate::domain::span::show_span;
 use crate::domain::text::{LineBreaks, neutralise};
 use crate::domain::time::Timestamp;
 use crate::proto;
@@ -90,7 +91,7 @@ fn requirement(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) 
         layout.field(out, "but not", &approval.principal)?;
     }
     if let Some(within) = duration(requirement.use_within.as_ref()) {
-        layout.field(out, "to be used", &format!("within {} of the last confirmation, once", span(within)))?;
+        layout.field(out, "to be used", &format!("within {} of the last confirmation, once", show_span(within)))?;
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
-use std::time::Duration;
 
 /// The columns that our own lines keep to; a longer word is left whole, so that it can be copied.
 pub(super) const WIDTH: usize = 100;
@@ -131,23 +130,6 @@ pub(super) fn json(value: &Value) -> String {
         }
     }
     escaped
-}
-
-/// A span as policies write it.
-pub(super) fn span(span: Duration) -> String {
-    let millis = span.as_millis();
-    if millis == 0 {
-        return "0s".to_owned();
-    }
-    let mut text = String::new();
-    let mut rest = millis;
-    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")] {
-        if rest >= unit {
-            let _ = write!(text, "{}{name}", rest / unit);
-            rest %= unit;
-        }
-    }
-    text
 }
 
 /// Asks the person at standard input for yes or no, again where the answer is neither; none if the input ends or never
@@ -295,14 +277,5 @@ mod tests {
         let mut out = Vec::new();
         table(&mut out, 0, 8, &[vec!["a\tb".to_owned(), "c".to_owned()], vec!["123456789".to_owned()]]).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\\u{9}b   c\n1234567…\n");
-    }
-
-    #[test]
-    fn spans_read_as_in_a_policy() {
-        for (millis, want) in
-            [(0, "0s"), (1_500, "1s500ms"), (300_000, "5m"), (5_400_000, "1h30m"), (604_800_000, "7d")]
-        {
-            assert_eq!(span(Duration::from_millis(millis)), want);
-        }
     }
 }

@@ -9,9 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::arguments::Arguments;
 use super::canonical::push_string;
-
-/// The largest revision of an objective: 2^53 - 1, the last integer that every JSON library reads exactly.
-pub const MAX_REVISION: u64 = (1 << 53) - 1;
+use super::hex::{hex, parse_hex};
 
 /// A text that is not a digest of the kind that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,27 +52,13 @@ impl Digest {
 
     /// Reads `prefix` and exactly 64 lower-case hexadecimal digits.
     pub fn parse(text: &str, prefix: &'static str) -> Result<Self, DigestProblem> {
-        let problem = DigestProblem { prefix };
-        let digits = text.strip_prefix(prefix).ok_or(problem)?.as_bytes();
-        let (pairs, rest) = digits.as_chunks::<2>();
-        if pairs.len() != 32 || !rest.is_empty() {
-            return Err(problem);
-        }
-        let mut bytes = [0; 32];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = nibble(*high).ok_or(problem)? << 4 | nibble(*low).ok_or(problem)?;
-        }
-        Ok(Self(bytes))
+        text.strip_prefix(prefix).and_then(parse_hex).map(Self).ok_or(DigestProblem { prefix })
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut digits = String::with_capacity(64);
-        for byte in self.0 {
-            digits.extend([byte >> 4, byte & 0xF].into_iter().filter_map(|nibble| char::from_digit(nibble.into(), 16)));
-        }
-        formatter.write_str(&digits)
+        formatter.write_str(&hex(&self.0))
     }
 }
 
@@ -173,7 +157,7 @@ pub struct ObjectiveRef<'a> {
     pub transcript: &'a str,
     /// Its id, or that of the input.
     pub id: &'a str,
-    /// Its revision, up to [`MAX_REVISION`].
+    /// Its revision, up to [`super::limits::MAX_REVISION`].
     pub revision: u64,
 }
 
@@ -227,14 +211,6 @@ impl ArgumentsDigest {
     }
 }
 
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -276,7 +252,7 @@ mod tests {
             account: "a\"\u{1}",
             action: "b",
             connector: "c",
-            objective: Some(ObjectiveRef { transcript: "t", id: "i", revision: MAX_REVISION }),
+            objective: Some(ObjectiveRef { transcript: "t", id: "i", revision: crate::domain::limits::MAX_REVISION }),
             arguments: &arguments,
         };
         let text = r#"{"v":1,"objective":{"transcript":"t","revision":9007199254740991,"id":"i"},"connector":"c",

@@ -18,6 +18,8 @@ pub const LABEL_VALUE_BYTES: usize = 256;
 /// The largest integer up to which every integer is a double too: what JSON in every language can carry.
 pub const MAX_REVISION: u64 = (1 << 53) - 1;
 
+/// Rules of one connector. Each may apply to every call and be named in its answer; no person oversees more.
+pub const RULES: usize = 500;
 /// A requirement is for people to understand; more than sixteen clauses is nobody's intention.
 pub const CLAUSES: usize = 16;
 /// People that one clause can demand; bounds the matching of people to clauses.

@@ -9,6 +9,7 @@ pub mod consume;
 pub mod decision;
 pub mod execution;
 pub mod fingerprint;
+pub mod hex;
 pub mod ids;
 pub mod invocation;
 pub mod json;
@@ -18,6 +19,7 @@ pub mod policy;
 pub mod preview;
 pub mod requirement;
 pub mod scope;
+pub mod span;
 #[cfg(test)]
 pub mod testing;
 pub mod text;

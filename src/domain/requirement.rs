@@ -2,6 +2,7 @@
 //! all clauses, each person to one. That is a matching, not a greedy count: with clauses `{owner}` and
 //! `{owner, finance}`, the owner and one of finance meet it, in whichever order they came.
 
+use super::hex;
 use super::text::Identifier;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +227,7 @@ pub struct RequirementDigest([u8; 32]);
 
 impl fmt::Display for RequirementDigest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        hex::write(formatter, &self.0)
     }
 }
 

@@ -257,5 +257,5 @@ pub fn documented<'a>(source: &'a str, heading: &str) -> Vec<&'a str> {
 }
 
 fn hex(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    super::hex::hex(&Sha256::digest(text.as_bytes()))
 }

@@ -15,9 +15,6 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 /// The longest identifier, in bytes of UTF-8: room for a SPIFFE id or a mail address, small enough for an index.
 pub const MAX_IDENTIFIER_BYTES: usize = 256;
 
-/// The most characters of a caller's free text: a reason for a decision, an agent's note.
-pub const MAX_NOTE_CHARS: usize = 500;
-
 /// So many combining marks may stand on one character (UTS 39 draws the line there); further ones are escaped, since
 /// a tower of marks covers the lines above it.
 const MAX_MARKS: u32 = 4;

@@ -101,7 +101,6 @@ impl Engine {
     /// The policy's answer at this moment. Something that panics allows nothing.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
-        let definition = subject.tool_definition_digest.map(|digest| digest.to_string());
         let call = PolicyCall {
             principal: &subject.principal,
             agent: &subject.agent,
@@ -110,7 +109,7 @@ impl Engine {
             account: subject.account.as_ref(),
             action: &subject.action,
             arguments: &invocation.arguments,
-            tool_definition_digest: definition.as_deref(),
+            tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
         catch_unwind(AssertUnwindSafe(|| self.policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)

@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::decision::PolicyReason;
+use crate::domain::fingerprint::DefinitionDigest;
 use crate::domain::policy::Catalog;
 use crate::domain::policy::import::{ExistingCatalog, Tool, import, read_tools};
 use crate::domain::scope::Scope;
@@ -71,11 +72,11 @@ fn the_sample_tests_show_every_reason_and_every_rule() {
 #[test]
 fn the_sample_catalog_pins_the_tools_that_the_list_has() {
     let catalog = github_catalog();
-    let pinned: BTreeMap<&str, Option<&str>> =
-        catalog.actions.iter().map(|(name, action)| (name.as_str(), action.entry.definition.as_deref())).collect();
+    let pinned: BTreeMap<&str, Option<DefinitionDigest>> =
+        catalog.actions.iter().map(|(name, action)| (name.as_str(), action.entry.definition)).collect();
     let tools = github_tools();
-    let listed: BTreeMap<&str, Option<&str>> =
-        tools.iter().map(|tool| (tool.name.as_str(), Some(tool.definition.as_str()))).collect();
+    let listed: BTreeMap<&str, Option<DefinitionDigest>> =
+        tools.iter().map(|tool| (tool.name.as_str(), Some(tool.definition))).collect();
     assert_eq!((pinned.len(), &pinned), (117, &listed));
 }
 

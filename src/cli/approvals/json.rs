@@ -1,7 +1,7 @@
 //! An approval for programs: the names of its proto, times as RFC 3339, enums by their short words, what is absent `null`.
 
 use crate::cli::show::{duration, short, state, time};
-use crate::cli::terminal::span;
+use crate::domain::span::show_span;
 use crate::proto;
 use serde_json::{Value, json};
 
@@ -89,5 +89,5 @@ fn instant(instant: Option<&prost_types::Timestamp>) -> Option<String> {
 }
 
 fn within(within: Option<&prost_types::Duration>) -> Option<String> {
-    duration(within).map(span)
+    duration(within).map(show_span)
 }

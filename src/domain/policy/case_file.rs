@@ -26,6 +26,7 @@ use super::yaml::{self, Node, Value, is_null};
 use crate::domain::arguments::{Arguments, DEFAULT_MAX_ARGUMENTS_BYTES};
 use crate::domain::canonical::push_string;
 use crate::domain::decision::PolicyReason;
+use crate::domain::fingerprint::DefinitionDigest;
 use crate::domain::limits;
 use crate::domain::requirement::{Approver, Clause};
 use crate::domain::text::Identifier;
@@ -86,14 +87,14 @@ pub struct Call {
 }
 
 /// The definition digest of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// None is given.
     Absent,
     /// The one that the policy pins for the action; none where it pins none.
     Catalog,
     /// This one.
-    Digest(String),
+    Digest(DefinitionDigest),
 }
 
 /// What a policy must answer. What is `None` is not compared.
@@ -261,11 +262,7 @@ impl<'n> CallNodes<'n> {
         };
         let definition = match definition {
             None => Some(Definition::Absent),
-            Some(node) => reader.text(node, &path.key("definition")).map(|text| match text {
-                "catalog" => Definition::Catalog,
-                // A malformed digest is one that the agent sends, too.
-                digest => Definition::Digest(digest.to_owned()),
-            }),
+            Some(node) => read_definition(reader, node, &path.key("definition")),
         };
         let now = match now {
             None => Some(NOW),
@@ -298,6 +295,20 @@ fn read_time(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Timest
             None
         }
     }
+}
+
+/// A malformed digest is none that a call could carry: the doors refuse it before any policy is asked.
+fn read_definition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Definition> {
+    let text = reader.text(node, path)?;
+    if text == "catalog" {
+        return Some(Definition::Catalog);
+    }
+    let digest = DefinitionDigest::parse(text).ok();
+    if digest.is_none() {
+        let message = format!("must be `catalog`, or `td1:` and 64 lower-case hex digits, not {}", shown(text));
+        reader.problem(node.at, path, message);
+    }
+    digest.map(Definition::Digest)
 }
 
 fn read_arguments(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<Arguments> {

@@ -132,11 +132,11 @@ pub(super) fn read_entry(
     Some(CatalogEntry { scope: scope?, curated: curated?, tags: tags?, definition: definition? })
 }
 
-fn read_definition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<String> {
+fn read_definition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<DefinitionDigest> {
     let text = reader.text(node, path)?;
-    let good = DefinitionDigest::parse(text).is_ok();
-    if !good {
+    let digest = DefinitionDigest::parse(text).ok();
+    if digest.is_none() {
         reader.problem(node.at, path, format!("must be `td1:` and 64 lower-case hex digits, not {}", shown(text)));
     }
-    good.then(|| text.to_owned())
+    digest
 }

@@ -1,11 +1,11 @@
 //! The order of checks. The first that fails decides; its reason is stable.
 
 use super::explain;
-use super::expression::{EvaluationError, Facts, FactsInput};
+use super::expression::{EvaluationError, Facts, FactsInput, Meter};
 use super::model::{Accounts, Action, Connector, Rule, RuleEffect, Times};
-use super::pattern::any_matches;
 use super::{Policy, PolicyCall};
 use crate::domain::decision::{Decision, MatchedRule, PolicyAnswer, PolicyReason};
+use crate::domain::pattern::any_matches;
 use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
@@ -153,7 +153,7 @@ fn definition_unchanged(connector: &Connector, action: ActionView<'_>, call: &Po
     match action.entry {
         None => !connector.pin_definitions,
         Some(entry) if entry.pinned => {
-            entry.entry.definition.is_some() && entry.entry.definition.as_deref() == call.tool_definition_digest
+            entry.entry.definition.is_some() && entry.entry.definition == call.tool_definition_digest
         }
         Some(_) => true,
     }
@@ -178,18 +178,23 @@ impl Matched<'_> {
 
 /// Every rule of the connector that matches the call, in the file's order. The facts are made only for the first rule that
 /// has an expression.
+///
+/// All expressions share one budget. The rule that exhausts it is in error, and so is every later one that has a `when`:
+/// they count as matching. Which rules these are depends on the file's order alone, and in any other order the answer
+/// differs only in rules that are in error instead of not matching, never in one that is passed over: rules only take
+/// away, so that a call for which the budget is too small is asked about or denied, and not let through.
 fn matching_rules<'p>(connector: &'p Connector, action: ActionView<'p>, call: &PolicyCall<'_>) -> Vec<Matched<'p>> {
-    let mut facts = None;
+    let (mut facts, mut meter) = (None, Meter::full());
     let mut matching = Vec::new();
     let mut take = |rule: &'p Rule| {
         let Some(expression) = &rule.when else {
             matching.push(Matched { rule, error: None });
             return;
         };
-        let facts = &mut facts;
+        let (facts, meter) = (&mut facts, &mut meter);
         let outcome = outcome_of(|| {
             let facts = facts.get_or_insert_with(|| facts_of(call, action));
-            expression.matches(facts)
+            expression.matches(facts, meter)
         });
         if let Some(error) = outcome {
             matching.push(Matched { rule, error });

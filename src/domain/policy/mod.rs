@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - A policy is loaded whole or not at all; every problem is named with file, line and key.
-//! - The first failing check decides. What cannot be evaluated counts against the call.
+//! - The first failing check decides. What cannot be evaluated counts against the call; all expressions of one call share
+//!   one budget.
 //! - Names are compared byte for byte; `*` in `agents`, `accounts` and a rule's `actions` is the only wildcard.
 //! - Scope, tags and whether an action was reviewed come from here, never from the call.
 
@@ -19,7 +20,6 @@ pub mod expression;
 pub mod import;
 mod load;
 mod model;
-mod pattern;
 mod problem;
 mod reader;
 mod revision;
@@ -37,6 +37,7 @@ pub use problem::Problem;
 pub use yaml::FILE_BYTES;
 
 use super::arguments::Arguments;
+use super::fingerprint::DefinitionDigest;
 use super::requirement::Groups;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -73,8 +74,8 @@ pub struct PolicyCall<'a> {
     pub action: &'a Identifier,
     /// The arguments; their value is read only if a rule asks for it.
     pub arguments: &'a Arguments,
-    /// The digest of the tool's definition as the agent sees it: `td1:` and 64 hex digits.
-    pub tool_definition_digest: Option<&'a str>,
+    /// The digest of the tool's definition as the agent sees it.
+    pub tool_definition_digest: Option<DefinitionDigest>,
     /// The store's time.
     pub now: Timestamp,
 }

@@ -1,9 +1,10 @@
 //! A policy as it stands in memory once it has been checked: every omitted key has its default, every name is resolved.
 
 use super::expression::Expression;
-use super::pattern::Pattern;
 use super::yaml::Place;
 use crate::domain::decision::Effect;
+use crate::domain::fingerprint::DefinitionDigest;
+use crate::domain::pattern::{Pattern, any_matches};
 use crate::domain::requirement::Clause;
 use crate::domain::scope::Scope;
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ pub struct CatalogEntry {
     pub curated: bool,
     /// Its tags, in the file's order.
     pub tags: Vec<String>,
-    /// The digest of the tool's definition when the entry was made: `td1:` and 64 lower-case hex digits.
-    pub definition: Option<String>,
+    /// The digest of the tool's definition when the entry was made.
+    pub definition: Option<DefinitionDigest>,
 }
 
 /// How long people, the agent and the enforcing process have.
@@ -133,7 +134,7 @@ pub(super) struct Rule {
 
 impl Rule {
     pub(super) fn applies_to(&self, action: &str) -> bool {
-        self.actions.as_ref().is_none_or(|patterns| super::pattern::any_matches(patterns, action))
+        self.actions.as_ref().is_none_or(|patterns| any_matches(patterns, action))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::problem::{Path, Problem, nearest, shown};
 use super::yaml::{Member, Node, Place, Value, is_null};
 use crate::domain::limits;
+use crate::domain::span::{parse_span, show_span};
 use crate::domain::text::Identifier;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -214,78 +215,9 @@ pub(super) fn in_ticks(words: &[&str]) -> String {
     words.join(", ")
 }
 
-/// Days, hours, minutes and seconds, each at most once and in this order.
-fn parse_span(text: &str) -> Option<Duration> {
-    const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
-    let mut rest = text;
-    let mut seconds: u64 = 0;
-    for (unit, length) in UNITS {
-        let Some((number, after)) = rest.split_once(unit) else { continue };
-        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(length)?)?;
-        rest = after;
-    }
-    (rest.is_empty() && !text.is_empty()).then(|| Duration::from_secs(seconds))
-}
-
-/// A span as a policy writes it.
-pub(super) fn show_span(span: Duration) -> String {
-    let mut rest = span.as_secs();
-    let mut shown = String::new();
-    for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
-        if rest >= length {
-            shown.push_str(&format!("{}{unit}", rest / length));
-            rest %= length;
-        }
-    }
-    if shown.is_empty() { "0s".to_owned() } else { shown }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_span_is_numbers_with_units_in_falling_order() {
-        for (text, seconds) in [
-            ("10m", Some(600)),
-            ("90s", Some(90)),
-            ("1h30m", Some(5_400)),
-            ("7d", Some(604_800)),
-            ("1d2h3m4s", Some(93_784)),
-            ("0s", Some(0)),
-        ] {
-            assert_eq!(parse_span(text).map(|span| span.as_secs()), seconds, "{text}");
-        }
-        for text in [
-            "",
-            "10",
-            "m",
-            "10 m",
-            " 10m",
-            "-1m",
-            "+1m",
-            "1.5h",
-            "30m1h",
-            "1m1m",
-            "1M",
-            "1ms",
-            "99999999999999999999s",
-            "999999999999999999d",
-            "１m",
-        ] {
-            assert_eq!(parse_span(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_span_is_shown_as_it_would_be_written() {
-        for text in ["10m", "1m30s", "1h30m", "7d", "1d2h3m4s", "0s"] {
-            assert_eq!(show_span(parse_span(text).unwrap()), text);
-        }
-    }
 
     #[test]
     fn an_unknown_key_gets_a_suggestion_or_the_list() {

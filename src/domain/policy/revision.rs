@@ -2,7 +2,8 @@
 //! into files change nothing; everything that can change an answer does.
 
 use super::model::{Accounts, Connector, Defaults, RuleEffect, Times};
-use super::pattern::Pattern;
+use crate::domain::hex::hex;
+use crate::domain::pattern::Pattern;
 use crate::domain::requirement::Groups;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub(super) fn of(defaults: &Defaults, groups: &Groups, connectors: &BTreeMap<Str
         encoder.text(name);
         encoder.connector(connector);
     });
-    encoder.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&encoder.0.finalize())
 }
 
 /// Writes values one after another so that different values never give the same bytes: a text is preceded by its length,
@@ -99,7 +100,7 @@ impl Encoder {
             encoder.text(action.entry.scope.as_str());
             encoder.flag(action.entry.curated);
             encoder.list(&action.entry.tags, |encoder, tag| encoder.text(tag));
-            encoder.option(action.entry.definition.as_deref(), Self::text);
+            encoder.option(action.entry.definition, |encoder, digest| encoder.text(&digest.to_string()));
             encoder.flag(action.pinned);
             encoder.times(action.times);
         });

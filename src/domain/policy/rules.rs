@@ -2,12 +2,12 @@
 
 use super::expression::Expression;
 use super::model::{Ask, Rule, RuleEffect};
-use super::pattern::Pattern;
 use super::problem::{Path, nearest, shown};
 use super::reader::Reader;
 use super::yaml::{Node, Place, Value};
 use crate::domain::decision::Effect;
 use crate::domain::limits;
+use crate::domain::pattern::Pattern;
 use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
 use crate::domain::text::Identifier;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,13 @@ pub(super) fn read_rules(
     path: &Path<'_>,
 ) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for (index, item) in reader.list(node, path).unwrap_or_default().iter().enumerate() {
+    let items = reader.list(node, path).unwrap_or_default();
+    if items.len() > limits::RULES {
+        let message = format!("has {} rules; at most {} may stand in one connector", items.len(), limits::RULES);
+        reader.problem(node.at, path, message);
+        return rules;
+    }
+    for (index, item) in items.iter().enumerate() {
         rules.extend(read_rule(reader, context, item, &path.index(index)));
     }
     let people: u32 = distinct_clauses(&rules).values().fold(0, |sum, quorum| sum.saturating_add(*quorum));

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::limits::NOTE_CHARACTERS;
 
 /// One of each kind: control, bidirectional, zero width, soft hyphen, byte order mark, variation selector, tag,
 /// private use, unassigned, noncharacter, separators, fillers and joiners that Unicode calls letters or marks.
@@ -173,8 +174,8 @@ fn note_is_bounded_in_characters_and_stored_without_anything_hidden() {
     assert_eq!(bounded_note("a\nb\u{202E}", 5).unwrap(), "a\nb\\u{202E}");
     assert!(bounded_note("ééééé", 5).is_ok());
     assert_eq!(bounded_note("éééééé", 5), Err(NoteProblem::TooLong { max_chars: 5 }));
-    let worst = bounded_note(&"\u{10FFFF}".repeat(MAX_NOTE_CHARS), MAX_NOTE_CHARS).unwrap();
-    assert_eq!(worst.len(), 10 * MAX_NOTE_CHARS);
+    let worst = bounded_note(&"\u{10FFFF}".repeat(NOTE_CHARACTERS), NOTE_CHARACTERS).unwrap();
+    assert_eq!(worst.len(), 10 * NOTE_CHARACTERS);
 }
 
 proptest! {

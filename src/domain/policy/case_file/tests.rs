@@ -79,7 +79,13 @@ fn times_and_definitions_are_read() {
     let read = call("{ now: 2026-03-01T22:30:15.5Z, definition: catalog }").unwrap();
     assert_eq!((read.now.micros(), read.definition), (1_772_404_215_500_000, Definition::Catalog));
     assert_eq!(call("{ now: 2026-03-01T23:30:15.5+01:00 }").unwrap().now.micros(), 1_772_404_215_500_000);
-    assert_eq!(call("{ definition: td1:0 }").unwrap().definition, Definition::Digest("td1:0".to_owned()));
+    let text = format!("td1:{}", "0a".repeat(32));
+    let digest = DefinitionDigest::parse(&text).unwrap();
+    assert_eq!(call(&format!("{{ definition: {text} }}")).unwrap().definition, Definition::Digest(digest));
+    for wrong in ["td1:0", "catalogue", &text.to_uppercase(), &format!("{text}0"), "\"\""] {
+        let problems = call(&format!("{{ definition: {wrong} }}")).unwrap_err();
+        assert!(problems[0].contains("definition: must be `catalog`, or `td1:` and 64"), "{problems:?}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::pattern;
 use super::problem::{ExpressionProblem, Place};
 use super::times::parse_offset;
 use super::types::{Type, is_operator, result_of, symbol};
-use super::value::{Text, Value};
+use super::value::{Meter, Text, Value};
 
 /// A checked node.
 struct Checked {
@@ -90,7 +90,7 @@ impl Checker<'_> {
         if !constant {
             return Ok(checked);
         }
-        match Evaluator::new(None).evaluate(&checked.node) {
+        match Evaluator::new(None, &mut Meter::full()).evaluate(&checked.node) {
             Ok(value) => Ok(self.node(parsed, NodeKind::Constant(value.into_owned()), checked.of)),
             Err(fault) => self.problem(parsed, format!("this never has a value: {}", fault.reason.text())),
         }

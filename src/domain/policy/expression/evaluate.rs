@@ -136,18 +136,18 @@ pub(super) enum FoldKind {
     Map,
 }
 
-pub(super) struct Evaluator<'a> {
+pub(super) struct Evaluator<'a, 'm> {
     /// Absent while constants are folded at load.
     facts: Option<&'a Facts<'a>>,
     element: Option<Item<'a>>,
-    pub meter: Meter,
+    meter: &'m mut Meter,
 }
 
 type Outcome<'a> = Result<Value<'a>, Fault>;
 
-impl<'a> Evaluator<'a> {
-    pub fn new(facts: Option<&'a Facts<'a>>) -> Self {
-        Self { facts, element: None, meter: Meter::full() }
+impl<'a, 'm> Evaluator<'a, 'm> {
+    pub fn new(facts: Option<&'a Facts<'a>>, meter: &'m mut Meter) -> Self {
+        Self { facts, element: None, meter }
     }
 
     /// # Errors
@@ -186,12 +186,12 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::Equality { equal, left, right } => {
                 let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
-                let are_equal = left.equals(&right, &mut self.meter).map_err(at)?;
+                let are_equal = left.equals(&right, self.meter).map_err(at)?;
                 Ok(Value::Bool(are_equal == *equal))
             }
             NodeKind::Order { order, left, right } => {
                 let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
-                let ordering = left.compare(&right, &mut self.meter).map_err(at)?;
+                let ordering = left.compare(&right, self.meter).map_err(at)?;
                 Ok(Value::Bool(order.holds(ordering)))
             }
             NodeKind::In { element, container } => {
@@ -200,12 +200,12 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::Arithmetic { operator, left, right } => {
                 let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
-                arithmetic(*operator, &left, &right, &mut self.meter).map_err(at)
+                arithmetic(*operator, &left, &right, self.meter).map_err(at)
             }
             NodeKind::Call { function, operand, argument } => {
                 let operand = self.evaluate(operand)?;
                 let argument = argument.as_ref().map(|argument| self.evaluate(argument)).transpose()?;
-                functions::call(*function, &operand, argument.as_ref(), &mut self.meter).map_err(at)
+                functions::call(*function, &operand, argument.as_ref(), self.meter).map_err(at)
             }
             NodeKind::Part { part, operand, zone } => {
                 functions::part(*part, &self.evaluate(operand)?, *zone).map_err(at)
@@ -214,7 +214,7 @@ impl<'a> Evaluator<'a> {
                 let Value::Text(text) = self.evaluate(operand)? else {
                     return Err(at(Reason::WrongType));
                 };
-                pattern.is_found_in(&text, &mut self.meter).map(Value::Bool).map_err(at)
+                pattern.is_found_in(&text, self.meter).map(Value::Bool).map_err(at)
             }
             NodeKind::List(elements) => {
                 let elements = elements.iter().map(|element| self.evaluate(element)).collect::<Result<Vec<_>, _>>()?;
@@ -260,7 +260,7 @@ impl<'a> Evaluator<'a> {
 
     fn member(&mut self, operand: &Value<'a>, name: &str) -> Result<Option<Item<'a>>, Reason> {
         match operand {
-            Value::Map(map) => map.get(name, &mut self.meter),
+            Value::Map(map) => map.get(name, self.meter),
             _ => Err(Reason::WrongType),
         }
     }
@@ -296,8 +296,8 @@ impl<'a> Evaluator<'a> {
     /// An element of a list, or a key of a map.
     fn is_in(&mut self, element: &Value<'a>, container: &Value<'a>) -> Result<bool, Reason> {
         match (container, element) {
-            (Value::List(list), element) => list.contains(element, &mut self.meter),
-            (Value::Map(map), Value::Text(name)) => Ok(map.get(name, &mut self.meter)?.is_some()),
+            (Value::List(list), element) => list.contains(element, self.meter),
+            (Value::Map(map), Value::Text(name)) => Ok(map.get(name, self.meter)?.is_some()),
             // What could be a key of some map, and here never is one.
             (Value::Map(_), Value::Bool(_) | Value::Int(_) | Value::Double(_)) => Ok(false),
             _ => Err(Reason::WrongType),

@@ -21,7 +21,7 @@ pub const MAX_ELEMENTS: usize = 1_000;
 /// Bytes of a string that an expression builds: as much as the arguments may have altogether.
 pub const MAX_BUILT_BYTES: usize = 256 * 1024;
 
-/// Steps of one evaluation: one for each node evaluated and each pair of values compared within a list or map, each two
+/// Steps of all expressions of one call together, so that its cost does not grow with the number of rules: one for each node evaluated and each pair of values compared within a list or map, each two
 /// elements searched, each 32 members searched, each 32 bytes of text looked at or copied, each 16 bytes given to a
 /// regular expression (more where it has no small automaton). Altogether some 10 to 20 ms at the very worst.
 pub const MAX_STEPS: u64 = 250_000;

@@ -57,6 +57,7 @@ use cel::Env;
 
 pub use facts::{Facts, FactsInput};
 pub use problem::{EvaluationError, ExpressionProblem, Place, Reason};
+pub use value::Meter;
 
 use evaluate::{Evaluator, Node};
 use limits::{MAX_PARSER_DEPTH, PARSER_STACK_BYTES};
@@ -93,12 +94,13 @@ impl Expression {
         &self.source
     }
 
-    /// Whether these facts match. The cost is bounded ([`limits`]).
+    /// Whether these facts match. The cost is taken from `meter`, which all expressions of one call share: once it has run
+    /// out, whatever else would be evaluated has no answer.
     ///
     /// # Errors
     /// Why there is no answer, without anything of the request. **The rule then counts as matching.**
-    pub fn matches(&self, facts: &Facts<'_>) -> Result<bool, EvaluationError> {
-        let evaluated = catch_unwind(AssertUnwindSafe(|| self.evaluate(facts)));
+    pub fn matches(&self, facts: &Facts<'_>, meter: &mut Meter) -> Result<bool, EvaluationError> {
+        let evaluated = catch_unwind(AssertUnwindSafe(|| self.evaluate(facts, meter)));
         match evaluated {
             Ok(Ok(matches)) => Ok(matches),
             Ok(Err(Fault { reason, offset })) => {
@@ -108,8 +110,8 @@ impl Expression {
         }
     }
 
-    fn evaluate(&self, facts: &Facts<'_>) -> Result<bool, Fault> {
-        let value = Evaluator::new(Some(facts)).evaluate(&self.root)?;
+    fn evaluate(&self, facts: &Facts<'_>, meter: &mut Meter) -> Result<bool, Fault> {
+        let value = Evaluator::new(Some(facts), meter).evaluate(&self.root)?;
         let Value::Bool(matches) = value else {
             return Err(Fault { reason: Reason::NotBool, offset: self.root.offset });
         };

@@ -108,7 +108,7 @@ pub enum Reason {
     TooManyElements,
     /// A built string of more than [`MAX_BUILT_BYTES`](super::limits::MAX_BUILT_BYTES).
     TextTooLong,
-    /// More than [`MAX_STEPS`](super::limits::MAX_STEPS).
+    /// All expressions of the call together took more than [`MAX_STEPS`](super::limits::MAX_STEPS).
     TooMuchWork,
     /// The evaluator failed.
     Internal,
@@ -128,7 +128,7 @@ impl Reason {
             Self::NotConvertible => "a text cannot be converted",
             Self::TooManyElements => "a list or map has more than 1,000 elements",
             Self::TextTooLong => "a built string is longer than 256 KiB",
-            Self::TooMuchWork => "it takes too much work",
+            Self::TooMuchWork => "the rules of this call take too much work altogether",
             Self::Internal => "the evaluator failed",
         }
     }

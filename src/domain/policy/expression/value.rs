@@ -51,30 +51,41 @@ pub(super) enum Item<'a> {
     Ready(Value<'a>),
 }
 
-/// The work that an evaluation may still do.
-pub(super) struct Meter {
+/// The work that may still be done for one call, by all of its expressions together.
+#[derive(Debug)]
+pub struct Meter {
     left: u64,
 }
 
 impl Meter {
+    /// What one call may cost: [`MAX_STEPS`].
     pub fn full() -> Self {
         Self { left: MAX_STEPS }
     }
 
     /// # Errors
-    /// `TooMuchWork` once more than [`MAX_STEPS`] were spent.
-    pub fn spend(&mut self, steps: u64) -> Result<(), Reason> {
-        self.left = self.left.checked_sub(steps).ok_or(Reason::TooMuchWork)?;
-        Ok(())
+    /// `TooMuchWork` once more than [`MAX_STEPS`] were asked for, and from then on whatever else is asked for: what a
+    /// call's later expressions get must not depend on how little of the budget the one that broke it left over.
+    pub(super) fn spend(&mut self, steps: u64) -> Result<(), Reason> {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(Reason::TooMuchWork)
+            }
+        }
     }
 
     /// Work that grows with a length: one step for each `unit` of it, rounded down.
-    pub fn spend_length(&mut self, length: usize, unit: usize) -> Result<(), Reason> {
+    pub(super) fn spend_length(&mut self, length: usize, unit: usize) -> Result<(), Reason> {
         self.spend(u64::try_from(length.checked_div(unit).unwrap_or(length)).unwrap_or(u64::MAX))
     }
 
     /// Text that is looked at or copied.
-    pub fn spend_text(&mut self, text: &str) -> Result<(), Reason> {
+    pub(super) fn spend_text(&mut self, text: &str) -> Result<(), Reason> {
         self.spend_length(text.len(), 32)
     }
 }

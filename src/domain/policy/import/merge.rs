@@ -73,7 +73,7 @@ pub fn import(existing: Option<&ExistingCatalog>, tools: &[Tool], curated: bool)
     for (name, tool) in &listed {
         let before = existing.and_then(|catalog| catalog.entries.get(*name));
         let entry = match before {
-            Some(before) if before.listed.entry.definition.as_ref() == Some(&tool.definition) => {
+            Some(before) if before.listed.entry.definition == Some(tool.definition) => {
                 report.kept.push((*name).to_owned());
                 keep(&mut text, indent, name, before, curated)
             }

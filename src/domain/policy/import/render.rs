@@ -23,7 +23,7 @@ pub(super) fn imported(
         scope: tool.scope,
         curated,
         tags: tool.tags.iter().map(|tag| (*tag).to_owned()).collect(),
-        definition: Some(tool.definition.clone()),
+        definition: Some(tool.definition),
     };
     let note = before.and_then(|before| before.listed.note.as_deref());
     let comments = before.map_or("", |before| &before.comments);

@@ -23,7 +23,7 @@ fn refusals(text: &str) -> Vec<String> {
 }
 
 fn digest(tool: &str) -> String {
-    read(&list(tool)).remove(0).definition
+    read(&list(tool)).remove(0).definition.to_string()
 }
 
 fn fresh(tools: &[Tool]) -> Import {
@@ -58,7 +58,11 @@ fn definition_digests_are_those_that_any_language_computes() {
         ("merge_pull_request", "td1:cc3c769924d5ab7e1cf08df00d616e74db54c2e6344b4567907fc4dea0ad28c4"),
         ("push_files", "td1:f5a20d0d5ecdd3ccbaad3495a0cef54833a583671ca8815f71392ff3152138a3"),
     ] {
-        assert_eq!(tools.iter().find(|tool| tool.name.as_str() == name).unwrap().definition, want, "{name}");
+        assert_eq!(
+            tools.iter().find(|tool| tool.name.as_str() == name).unwrap().definition.to_string(),
+            want,
+            "{name}"
+        );
     }
 }
 
@@ -353,7 +357,9 @@ version: countersign.catalog/v1
 
 /// The catalog with the digests of `tools` in place of their names.
 fn pinned(catalog: &str, tools: &[Tool]) -> String {
-    tools.iter().fold(catalog.to_owned(), |text, tool| text.replace(&format!("@{}", tool.name), &tool.definition))
+    tools
+        .iter()
+        .fold(catalog.to_owned(), |text, tool| text.replace(&format!("@{}", tool.name), &tool.definition.to_string()))
 }
 
 fn update() -> Vec<Tool> {
@@ -408,7 +414,7 @@ fn a_catalog_without_a_last_line_break_takes_entries() {
     let tools = update();
     let outcome = into(pinned(REVIEWED, &tools).trim_end(), &tools, false);
     assert!(outcome.text.ends_with("version: countersign.catalog/v1"));
-    let kept = &tools[3].definition;
+    let kept = tools[3].definition;
     let bare = format!(
         "version: countersign.catalog/v1\nactions:\n  kept: {{scope: read, curated: true, definition: {kept}}}"
     );

@@ -1,11 +1,11 @@
 //! Reads a `tools/list` result.
 
 use crate::domain::canonical::{Canonical, Limits, MAX_BYTES, Top};
+use crate::domain::fingerprint::{DefinitionDigest, Digest};
 use crate::domain::json::Json;
 use crate::domain::policy::problem::shown;
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -26,8 +26,8 @@ pub struct Tool {
     pub scope: Scope,
     /// What its annotations say, as MCP's names.
     pub tags: Vec<&'static str>,
-    /// `td1:` and the SHA-256 of its definition's canonical JSON.
-    pub definition: String,
+    /// The digest of its definition.
+    pub definition: DefinitionDigest,
 }
 
 /// Why a list cannot be imported, and where.
@@ -248,15 +248,14 @@ fn title(item: &Json, annotations: &Json) -> Option<String> {
     })
 }
 
-/// `td1:` and the SHA-256, in lower-case hex, of the canonical JSON of the tool's `name`, `description`, `inputSchema`,
+/// The SHA-256 of the canonical JSON of the tool's `name`, `description`, `inputSchema`,
 /// `outputSchema` and `annotations`; those that are absent or `null` are left out (DESIGN 3).
-fn definition_digest(tool: &Json) -> String {
+fn definition_digest(tool: &Json) -> DefinitionDigest {
     let members = DEFINITION_MEMBERS
         .into_iter()
         .filter_map(|member| given(tool, member).map(|value| (member.to_owned(), value.clone())))
         .collect();
-    let hash = Sha256::digest(Json::Object(members).to_canonical().as_bytes());
-    hash.iter().fold("td1:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    DefinitionDigest::from_digest(Digest::of(Json::Object(members).to_canonical().as_bytes()))
 }
 
 /// The member's value, unless it is absent or `null`, which mean the same here.

@@ -3,6 +3,7 @@
 
 use crate::domain::arguments::Arguments;
 use crate::domain::decision::{Decision, PolicyAnswer};
+use crate::domain::fingerprint::DefinitionDigest;
 use crate::domain::policy::{CatalogPath, Policy, PolicyCall, Problem, SourceFile};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -99,7 +100,7 @@ pub(super) struct OwnedCall {
     account: Option<Identifier>,
     action: Identifier,
     arguments: Arguments,
-    tool_definition_digest: Option<String>,
+    tool_definition_digest: Option<DefinitionDigest>,
     now: Timestamp,
 }
 
@@ -136,7 +137,9 @@ impl OwnedCall {
             account: given("account"),
             action: or("action", "SEND"),
             arguments: Arguments::parse(&text, 256 * 1024).unwrap(),
-            tool_definition_digest: call["tool_definition_digest"].as_str().map(str::to_owned),
+            tool_definition_digest: call["tool_definition_digest"]
+                .as_str()
+                .map(|text| DefinitionDigest::parse(text).unwrap()),
             now: Timestamp::from_micros(call["now_micros"].as_i64().unwrap_or(NOW)),
         }
     }
@@ -150,7 +153,7 @@ impl OwnedCall {
             account: self.account.as_ref(),
             action: &self.action,
             arguments: &self.arguments,
-            tool_definition_digest: self.tool_definition_digest.as_deref(),
+            tool_definition_digest: self.tool_definition_digest,
             now: self.now,
         }
     }

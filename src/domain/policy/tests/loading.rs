@@ -102,6 +102,21 @@ fn the_number_of_files_and_of_members_is_bounded() {
 }
 
 #[test]
+fn the_rules_of_a_connector_are_bounded() {
+    let policy = |count: usize| {
+        let rules: String = (0..count).map(|number| format!("    - {{ name: r{number}, effect: deny }}\n")).collect();
+        format!(
+            "{VERSION}connectors:\n  mail:\n    actions: {{ SEND: {{ scope: write, curated: true }} }}\n    rules:\n{rules}"
+        )
+    };
+    assert!(load_files(&[file("p.yaml", policy(limits::RULES))]).is_ok());
+    assert_eq!(
+        problems(&[file("p.yaml", policy(limits::RULES + 1))]),
+        ["p.yaml:6:7: connectors.mail.rules: has 501 rules; at most 500 may stand in one connector"]
+    );
+}
+
+#[test]
 fn the_list_of_problems_is_bounded_and_says_how_many_are_left_out() {
     let keys: String = (0..1_500).map(|number| format!("unknown{number}: 1\n")).collect();
     let problems = problems(&[file("p.yaml", format!("{VERSION}{keys}"))]);

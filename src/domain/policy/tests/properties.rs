@@ -2,8 +2,9 @@
 
 use super::cases::{OwnedCall, load};
 use crate::domain::decision::{Decision, PolicyAnswer, PolicyReason};
+use crate::domain::fingerprint::{DefinitionDigest, Digest};
+use crate::domain::pattern::Pattern;
 use crate::domain::policy::evaluate::could_be_met;
-use crate::domain::policy::pattern::Pattern;
 use crate::domain::policy::{Policy, SourceFile};
 use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
 use crate::domain::text::Identifier;
@@ -267,7 +268,7 @@ connectors:
         choices in choices(),
         names in prop::collection::vec("\\PC{1,20}", 6),
         arguments in "\\{\"(n|to|list)\": ?(-?[0-9]{1,25}(\\.[0-9]{1,9})?(e-?[0-9]{1,3})?|\"\\PC{0,9}\"|\\[[0-9]\\]|null|\\{\\})\\}",
-        digest in prop::option::of("\\PC{0,70}"),
+        digest in prop::option::of(any::<[u8; 32]>()),
         now in any::<i64>(),
         real in any::<bool>(),
     ) {
@@ -279,7 +280,7 @@ connectors:
         let mut call = mail.borrow();
         (call.principal, call.conversation, call.arguments) = (&names[0], Some(&names[1]), &arguments);
         call.now = crate::domain::time::Timestamp::from_micros(now);
-        call.tool_definition_digest = digest.as_deref();
+        call.tool_definition_digest = digest.map(|bytes| DefinitionDigest::from_digest(Digest::from_bytes(bytes)));
         if !real {
             (call.agent, call.connector, call.account, call.action) = (&names[2], &names[3], Some(&names[4]), &names[5]);
         }

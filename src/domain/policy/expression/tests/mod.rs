@@ -5,7 +5,7 @@ mod load;
 mod meaning;
 mod oracle;
 
-use super::{EvaluationError, Expression, Facts, FactsInput, Reason};
+use super::{EvaluationError, Expression, Facts, FactsInput, Meter, Reason};
 use crate::domain::arguments::Arguments;
 use crate::domain::json::Json;
 use crate::domain::time::Timestamp;
@@ -63,7 +63,7 @@ fn answer_at(source: &str, arguments: &Json, now: Timestamp) -> Result<bool, Eva
         tags: &tags,
         now,
     });
-    compile(source).matches(&facts)
+    compile(source).matches(&facts, &mut Meter::full())
 }
 
 fn answer(source: &str, arguments: &Json) -> Result<bool, Reason> {

@@ -195,7 +195,7 @@ fn agree(source: &str) -> bool {
         tags: &tags,
         now: NOW,
     });
-    let ours = expression.matches(&facts);
+    let ours = expression.matches(&facts, &mut Meter::full());
     let theirs = their_answer(source, &arguments);
     // A list plus a map is a list to them, and to CEL an error.
     let theirs_is_lax = source.contains(" + ") && ours.is_err_and(|error| error.reason == Reason::WrongType);
