@@ -1,7 +1,7 @@
 //! The server secret and the keys derived from it (HKDF-SHA-256, RFC 5869). The consume token is
 //! `cs1.<key id>.<approval id>.<mac>`; the database holds nothing from which one could be made.
 
-use crate::auth::token::parse_hex;
+use crate::domain::hex::{self, hex, parse_hex};
 use crate::domain::ids::ApprovalId;
 use crate::storage::StoredKey;
 use hkdf::Hkdf;
@@ -132,11 +132,8 @@ impl ServerSecret {
     pub fn write(&self, path: &Path) -> Result<(), SecretError> {
         let failed = |cause| SecretError::File { path: path.to_owned(), cause };
         let mut text = Zeroizing::new(String::with_capacity(65));
-        for byte in self.0.iter() {
-            for digit in [byte >> 4, byte & 0xf] {
-                text.extend(char::from_digit(u32::from(digit), 16));
-            }
-        }
+        // Writing to a string does not fail.
+        let _ = hex::write(&mut *text, self.0.as_ref());
         text.push('\n');
         let draft = crate::config::beside(path, &format!("{}.new", std::process::id()));
         let written = OpenOptions::new()
@@ -205,7 +202,7 @@ impl Keys {
         if parts.next().is_some() || version != TOKEN_VERSION || key_id != self.id {
             return None;
         }
-        let code = parse_hex(code)?;
+        let code = parse_hex::<32>(code)?;
         let approval = ApprovalId::parse(id)?;
         // The text is what was signed: another spelling of the same id is another token.
         mac(&self.consume, id.as_bytes()).verify_slice(&code).ok().map(|()| approval)
@@ -220,7 +217,7 @@ impl Keys {
     pub fn page_cursor(&self, query: &[u8], token: &str) -> Option<String> {
         let (cursor, code) = token.split_once('.')?;
         let cursor = String::from_utf8(unhex(cursor)?).ok()?;
-        self.page_mac(query, &cursor).verify_slice(&parse_hex(code)?).ok().map(|()| cursor)
+        self.page_mac(query, &cursor).verify_slice(&parse_hex::<32>(code)?).ok().map(|()| cursor)
     }
 
     fn page_mac(&self, query: &[u8], cursor: &str) -> Hmac<Sha256> {
@@ -272,19 +269,13 @@ fn mac(key: &[u8; 64], message: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
+/// Reads what [`hex`] wrote; nothing longer than a cursor can be.
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() > 1024 {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() || text.len() > 1024 {
         return None;
     }
-    text.as_bytes().chunks_exact(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    pairs.iter().map(|pair| parse_hex::<1>(std::str::from_utf8(pair).ok()?).map(|[byte]| byte)).collect()
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let samples = blocks("toml");
     assert_eq!(samples.len(), 1);
     std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
+    for name in ["runtime", "dana", "chat", "ops"] {
+        std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
+    }
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     std::fs::write(folder.join("empty.toml"), "").unwrap();
     let defaults = Config::load(Some(&folder.join("empty.toml")), &Overrides::default()).unwrap();

@@ -20,7 +20,7 @@ impl TokenHash {
 
     /// Reads 64 lower-case hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        parse_hex(text).map(Self)
+        hex::parse_hex(text).map(Self)
     }
 
     /// Its bytes.
@@ -54,11 +54,6 @@ pub fn mint() -> Result<Zeroizing<String>, getrandom::Error> {
     // Writing to a string does not fail, and within its capacity it leaves no copy behind.
     let _ = hex::write(&mut *token, bytes.as_ref());
     Ok(token)
-}
-
-/// Reads 32 bytes of lower-case hexadecimal digits.
-pub fn parse_hex(text: &str) -> Option<[u8; 32]> {
-    hex::parse_hex(text)
 }
 
 #[cfg(test)]

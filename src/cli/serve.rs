@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Args, Debug, Default)]
 pub(super) struct ServeCommand {
     /// The configuration file (TOML); paths in it are relative to its folder.
-    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG", conflicts_with = "dev")]
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -82,11 +82,15 @@ impl Settings {
 pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exit> {
     let overrides = command.settings.overrides();
     let config = if command.dev {
-        dev::config(&command.dev_dir, overrides, err)
+        if let Some(config) = &command.config {
+            writeln!(err, "--dev does not read {}", config.display())?;
+        }
+        dev::config(&command.dev_dir, overrides, err).map(|(config, held)| (config, Some(held)))
     } else {
-        Config::load(command.config.as_deref(), &overrides).map_err(|problems| problems.to_string())
+        let config = Config::load(command.config.as_deref(), &overrides);
+        config.map(|config| (config, None)).map_err(|problems| problems.to_string())
     };
-    let config = match config {
+    let (config, _held) = match config {
         Ok(config) => config,
         Err(problems) => {
             writeln!(err, "{problems}")?;

@@ -45,3 +45,6 @@ pub const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
 pub const APPROVALS_PAGE: u32 = 100;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
+
+/// What a page may measure, about: clients take 4 MiB a message where nothing else is said.
+pub const PAGE_BYTES: usize = 2 * 1024 * 1024;

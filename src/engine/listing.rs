@@ -4,6 +4,7 @@ use super::{Engine, EngineError};
 use crate::domain::approval::{Approval, Person, StateName};
 use crate::domain::audit::AuditRecord;
 use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::{ApprovalQuery, AuditQuery};
@@ -57,7 +58,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size);
+        let (rows, last) = one_page(loaded.row, page_size, approval_bytes);
         let next_page_token =
             last.map(|last| self.keys.page_token(&query, &format!("{}|{}", last.create_time.micros(), last.id)));
         Ok(Listed { rows: rows.into_iter().map(|approval| approval.as_of(loaded.now)).collect(), next_page_token })
@@ -95,7 +96,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size);
+        let (rows, last) = one_page(loaded.row, page_size, record_bytes);
         let next_page_token = last.map(|last| self.keys.page_token(&query, &last.position.to_string()));
         Ok(Listed { rows, next_page_token })
     }
@@ -113,13 +114,41 @@ fn joined(parts: &[String]) -> Vec<u8> {
     parts.iter().flat_map(|part| (part.len() as u64).to_be_bytes().into_iter().chain(part.bytes())).collect()
 }
 
-/// The rows of one page out of one more than a page, and its last row if there is another page.
-fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32) -> (Vec<T>, Option<T>) {
-    let size = page_size as usize;
+/// The rows of one page out of one more than a page, and its last row if there is another page. A page ends early where
+/// it would be larger than a client takes; one row always fits.
+fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, bytes: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
+    let mut room = limits::PAGE_BYTES;
+    let fitting = rows.iter().take_while(|row| {
+        let rest = room.checked_sub(bytes(row));
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    let size = fitting.count().max(1).min(page_size as usize);
     let more = rows.len() > size;
     rows.truncate(size);
     let last = if more { rows.last().cloned() } else { None };
     (rows, last)
+}
+
+/// About what an approval measures in an answer: what callers and people may have made long, and room for the rest.
+fn approval_bytes(approval: &Approval) -> usize {
+    let question = &approval.question;
+    let omissions: usize = question.preview.omissions.iter().map(|omission| omission.pointer.len() + 32).sum();
+    let rules: usize =
+        question.rules.iter().map(|rule| rule.name.len() + rule.error.as_ref().map_or(0, String::len) + 64).sum();
+    let decisions: usize = approval
+        .decisions
+        .iter()
+        .map(|decision| decision.reason.as_ref().map_or(0, String::len) + decision.groups.len() * 256 + 320)
+        .sum();
+    let said = approval.closed().and_then(|closed| closed.reason).map_or(0, str::len);
+    let note = question.agent_note.as_ref().map_or(0, String::len);
+    4_096 + question.preview.json.len() + omissions + rules + decisions + said + note
+}
+
+fn record_bytes(record: &AuditRecord) -> usize {
+    let labels: usize = record.event.labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    2_048 + labels + record.event.note.as_ref().map_or(0, String::len)
 }
 
 fn approval_cursor(text: &str) -> Option<(Timestamp, ApprovalId)> {

@@ -4,6 +4,7 @@ use super::{AgentCaller, Engine, EngineError, within};
 use crate::domain::approval::{self, Approval, RetriedExecution};
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::decision::{Decision, PolicyAnswer};
+use crate::domain::hex::hex;
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::invocation::{Invocation, Subject};
 use crate::domain::requirement::Requirement;
@@ -11,7 +12,6 @@ use crate::domain::text::Identifier;
 use crate::domain::wording;
 use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested};
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::time::Duration;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -218,8 +218,5 @@ fn digest(question: &Question) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&hash.finalize())
 }

@@ -6,7 +6,7 @@ use crate::auth::{AgentBounds, Caller, Callers, Powers};
 use crate::config::{Config, Overrides};
 use crate::domain::pattern::Pattern;
 use crate::domain::text::Identifier;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -16,9 +16,13 @@ use std::sync::Arc;
 const POLICY: &str = include_str!("../../../deploy/policy/gmail.yaml");
 
 /// The configuration of `--dev`: the folder is made, with a policy unless one is named, and with new tokens.
-pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -> Result<Config, String> {
+/// Another sidecar in the same folder keeps its tokens: the folder is locked for as long as the returned file is open.
+pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -> Result<(Config, File), String> {
     let failed = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| failed(folder, cause))?;
+    let lock = folder.join("dev.lock");
+    let held = File::create(&lock).map_err(|cause| failed(&lock, cause))?;
+    held.try_lock().map_err(|_| format!("{}: another sidecar runs in this folder", folder.display()))?;
     let policy = match &overrides.policy {
         Some(policy) => policy.clone(),
         None => {
@@ -63,5 +67,5 @@ pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -
          policy: {}\n",
         config.policy.display()
     );
-    Ok(config)
+    Ok((config, held))
 }

@@ -4,11 +4,11 @@
 //! schema that allows it and refuses one that does not.
 
 use super::open::OpenError;
+use crate::domain::hex::hex;
 use crate::domain::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, Row as _, SqliteConnection, query, raw_sql};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// One step of the schema.
@@ -122,11 +122,7 @@ pub(super) async fn migrate(
 
 impl Migration {
     fn checksum(&self) -> String {
-        Sha256::digest(self.sql.as_bytes()).iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&Sha256::digest(self.sql.as_bytes()))
     }
 }
 

@@ -357,7 +357,7 @@ async fn who_can_read_and_not_write_is_not_ready() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
     store.time().await.unwrap();
-    let mut other = SqliteConnectOptions::new().filename(folder.database()).connect().await.unwrap();
+    let mut other = sqlx::sqlite::SqliteConnectOptions::new().filename(folder.database()).connect().await.unwrap();
     let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let error = store.time().await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
