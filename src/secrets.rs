@@ -135,7 +135,10 @@ impl ServerSecret {
         // Writing to a string does not fail.
         let _ = hex::write(&mut *text, self.0.as_ref());
         text.push('\n');
-        let draft = crate::config::beside(path, &format!("{}.new", std::process::id()));
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".new");
+        // Whoever starts holds the database's lock, so a draft that is there is one that was given up.
+        let _ = std::fs::remove_file(&draft);
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -306,7 +306,9 @@ fn of_approval(approval: &Approval) -> Metadata {
         metadata([("approval_id", approval.id.to_string()), ("state", approval.state.name().as_str().to_owned())]);
     let since = match approval.closed() {
         Some(closed) => {
-            known.extend(closed.by.map(|by| ("state_by".to_owned(), by.to_string())));
+            // Of a denial the answer itself says who.
+            let by = closed.by.filter(|_| approval.state.name() != StateName::Denied);
+            known.extend(by.map(|by| ("state_by".to_owned(), by.to_string())));
             Some(closed.at)
         }
         None => approval.state.confirmed().map(|confirmed| confirmed.at),
@@ -320,16 +322,16 @@ fn of_approval(approval: &Approval) -> Metadata {
     known
 }
 
-/// The same in words: who ended it, or else who answered last.
+/// The same in words: who ended it, and who answered last.
 fn told(known: &Metadata) -> String {
     let said = |key: &str| known.get(key).map(String::as_str);
-    if let (Some(by), Some(time)) = (said("state_by"), said("state_time")) {
-        return format!(" (by {by} at {time})");
-    }
-    match (said("decided_by"), said("verdict"), said("decide_time")) {
-        (Some(by), Some(verdict), Some(time)) => format!(" ({by} answered {verdict} at {time})"),
-        _ => String::new(),
-    }
+    let ended = said("state_by").zip(said("state_time")).map(|(by, time)| format!("by {by} at {time}"));
+    let answered = match (said("decided_by"), said("verdict"), said("decide_time")) {
+        (Some(by), Some(verdict), Some(time)) => Some(format!("{by} answered {verdict} at {time}")),
+        _ => None,
+    };
+    let parts: Vec<String> = ended.into_iter().chain(answered).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }
 
 fn command(refused: &CommandRefusal, approval: &Approval) -> Status {

@@ -8,6 +8,7 @@ mod errors;
 mod fields;
 mod operator;
 mod render;
+mod sparing;
 
 pub use edge::EdgeLayer;
 
@@ -18,8 +19,8 @@ use crate::engine::{AgentCaller, Engine, EngineError};
 use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
-use crate::telemetry::Sparing;
 use fields::Violations;
+use sparing::Sparing;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

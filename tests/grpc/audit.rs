@@ -78,9 +78,15 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
                     detail: "SENTINEL-DETAIL".to_owned(),
                     duration: span(1, 0),
                 };
-                sidecar.agent().report_outcome(report).await.unwrap();
+                sidecar.agent().report_outcome(report.clone()).await.unwrap();
+                let other = ReportOutcomeRequest { outcome: Outcome::Succeeded.into(), ..report };
+                refused(sidecar.agent().report_outcome(other).await, Code::FailedPrecondition, "OUTCOME_FINAL");
             }
-            "cancelled" => drop(sidecar.cancel_as("runtime-2", &approval).await.unwrap()),
+            "cancelled" => {
+                sidecar.cancel_as("runtime-2", &approval).await.unwrap();
+                let again = sidecar.cancel_as("runtime", &approval).await;
+                refused(again, Code::FailedPrecondition, "APPROVAL_CANCELLED");
+            }
             "revoked" => drop(sidecar.take_back("olga", &approval.id).await.unwrap()),
             "expired" => {
                 sidecar.advance(Duration::from_secs(600));
@@ -94,7 +100,10 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     refused(sidecar.consume("", with("denied")).await, Code::FailedPrecondition, "APPROVAL_REQUIRED");
     let press = Invocation { arguments_json: r#"{"to":"SENTINEL@press.example"}"#.to_owned(), ..email() };
     refused(sidecar.request(press).await, Code::PermissionDenied, "POLICY_DENIED");
-    sidecar.consume("", Invocation { arguments_json: arguments.to_owned(), ..fetch() }).await.unwrap();
+    let read = Invocation { arguments_json: arguments.to_owned(), ..fetch() };
+    let attempt = new_attempt();
+    sidecar.attempt("", &attempt, read.clone()).await.unwrap();
+    assert!(sidecar.attempt("", &attempt, read).await.unwrap().replayed);
     let callers = ["runtime", "runtime-2", "chat", "ops", "dana"].map(token);
     (tokens.into_iter().chain(callers).collect(), vec!["SENTINEL-MASKED".to_owned(), "SENTINEL@press".to_owned()])
 }
@@ -132,12 +141,14 @@ async fn every_kind_appears_with_its_facts() {
         if asks_policy.contains(&record.kind.as_str()) {
             assert_eq!(record.policy_revision, revision, "{}", record.kind);
         }
-        let without_approval = matches!(record.kind.as_str(), "request.refused" | "execution.started")
-            || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let without_approval =
+            matches!(record.kind.as_str(), "request.refused" | "execution.started" | "consume.replayed")
+                || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
         let with_approval = !without_approval;
         assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
         let with_execution =
-            matches!(record.kind.as_str(), "approval.consumed" | "execution.started" | "execution.reported");
+            matches!(record.kind.as_str(), "approval.consumed" | "consume.replayed" | "report.refused")
+                || record.kind.starts_with("execution.");
         assert_eq!(!record.execution_id.is_empty(), with_execution, "{}", record.kind);
     }
     let facts = |kind: &str| -> BTreeSet<(&str, &str)> {
@@ -145,9 +156,22 @@ async fn every_kind_appears_with_its_facts() {
         of_kind.map(|record| (record.decision.as_str(), record.reason.as_str())).collect()
     };
     assert_eq!(facts("approval.requested"), [("CONFIRMATION_REQUIRED", "CONFIRMATION_BY_MODE")].into());
-    assert_eq!(facts("approval.denied"), [("DENIED", "because it is to be denied")].into());
-    assert_eq!(facts("approval.cancelled"), [("CANCELLED", "no longer needed")].into());
-    assert_eq!(facts("approval.revoked"), [("REVOKED", "second thoughts")].into());
+    let notes = |kind: &str| -> BTreeSet<(&str, &str)> {
+        let of_kind = records.iter().filter(|record| record.kind == kind);
+        of_kind.map(|record| (record.decision.as_str(), record.note.as_str())).collect()
+    };
+    // What people say is no reason of ours, whatever it looks like.
+    for (kind, decision, note) in [
+        ("approval.denied", "DENIED", "because it is to be denied"),
+        ("approval.cancelled", "CANCELLED", "no longer needed"),
+        ("approval.revoked", "REVOKED", "second thoughts"),
+    ] {
+        assert_eq!(notes(kind), [(decision, note)].into());
+        assert_eq!(facts(kind), [(decision, "")].into());
+    }
+    assert_eq!(facts("cancel.refused"), [("CANCEL", "APPROVAL_CANCELLED")].into());
+    assert_eq!(facts("report.refused"), [("SUCCEEDED", "OUTCOME_FINAL")].into());
+    assert_eq!(facts("consume.replayed"), [("ALLOW", "ALLOWED")].into());
     assert_eq!(facts("approval.expired"), [("EXPIRED", "")].into());
     assert_eq!(facts("request.refused"), [("DENY", "DENIED_BY_RULE")].into());
     assert_eq!(facts("decide.refused"), [("REVOKE", "APPROVAL_EXPIRED")].into());
@@ -176,7 +200,14 @@ async fn records_join_from_the_question_to_the_outcome() {
     let kinds: Vec<&str> = by_approval.iter().map(|record| record.kind.as_str()).collect();
     assert_eq!(
         kinds,
-        ["approval.requested", "approval.decided", "approval.approved", "approval.consumed", "execution.reported"]
+        [
+            "approval.requested",
+            "approval.decided",
+            "approval.approved",
+            "approval.consumed",
+            "execution.reported",
+            "report.refused",
+        ]
     );
     assert!(by_approval.iter().all(|record| record.fingerprint == consumed.fingerprint));
     let by_execution =

@@ -399,8 +399,15 @@ async fn revoking_is_for_approvers_and_the_owner_of_what_is_approved_and_unused(
         let revoked = sidecar.take_back(revoker, &approval.id).await.unwrap();
         assert_eq!((revoked.state(), revoked.state_reason.as_str()), (ApprovalState::Revoked, "second thoughts"));
         assert!(revoked.use_by.is_some() && revoked.decide_time.is_some(), "that it was approved is not forgotten");
+        assert_eq!((revoked.closed_by.as_str(), revoked.close_time.is_some()), (revoker, true));
         for again in ["dana", "olga"] {
-            assert_eq!(sidecar.take_back(again, &approval.id).await.unwrap(), revoked);
+            let again_by = sidecar.take_back(again, &approval.id).await;
+            if again == revoker {
+                assert_eq!(again_by.unwrap(), revoked);
+            } else {
+                let status = refused(again_by, Code::FailedPrecondition, "APPROVAL_REVOKED");
+                assert_eq!(told(&status, "state_by"), revoker, "who comes second is told who was first");
+            }
         }
         refused(sidecar.consume(&token, invocation).await, Code::FailedPrecondition, "APPROVAL_REVOKED");
         refused(sidecar.cancel_as("runtime", &approval).await, Code::FailedPrecondition, "APPROVAL_REVOKED");
@@ -436,9 +443,11 @@ async fn cancelling_is_for_any_caller_of_the_same_agent_and_principal_until_it_i
         assert_eq!(cancelled.state(), ApprovalState::Cancelled);
         assert_eq!(cancelled.state_reason, "no longer needed");
         assert_eq!(cancelled.use_by.is_some(), approve);
-        for caller in ["runtime", "tenant-a"] {
-            assert_eq!(sidecar.cancel_as(caller, &approval).await.unwrap(), cancelled);
-        }
+        assert_eq!(sidecar.cancel_as("tenant-a", &approval).await.unwrap(), cancelled);
+        assert_eq!(cancelled.closed_by, "tenant-a");
+        let second =
+            refused(sidecar.cancel_as("runtime", &approval).await, Code::FailedPrecondition, "APPROVAL_CANCELLED");
+        assert_eq!(told(&second, "state_by"), "tenant-a", "who comes second is told who was first");
         refused(sidecar.consume(&token, invocation).await, Code::FailedPrecondition, "APPROVAL_CANCELLED");
         let late = sidecar.decide("tenant-a", &approval.id, DENY).await;
         let status = refused(late, Code::FailedPrecondition, "APPROVAL_CANCELLED");

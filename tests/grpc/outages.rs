@@ -5,13 +5,14 @@ use crate::harness::{token as harness_token, *};
 use crate::steps::*;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::*;
-use countersign::service::Doors;
+use countersign::service::{Doors, EdgeLayer};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
+use tower_layer::Layer as _;
 
 /// Somebody else at the same file: a backup tool, an operator's shell.
 async fn intruder(sidecar: &Sidecar) -> SqliteConnection {
@@ -232,7 +233,9 @@ async fn a_deadline_that_passes_while_the_table_waits_is_told_as_one_and_loses_n
     let sidecar = Sidecar::start().await;
     let (approval, token) = sidecar.approved(email()).await;
     // The door itself, without the client's own clock before it.
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
     let door = Doors::new(Arc::clone(sidecar.running().engine()), 1 << 18).agent(&callers());
+    let door = EdgeLayer::new(stopped).layer(tonic::service::Routes::new(door).prepare());
     let mut agent = AgentServiceClient::new(door);
     let authorised = |request: ConsumeRequest| {
         let mut request = tonic::Request::new(request);

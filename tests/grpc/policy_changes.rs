@@ -77,7 +77,7 @@ async fn whatever_denies_by_then_refuses_and_leaves_the_approval() {
     let denied = refused(sidecar.consume(&token, defined("1")).await, Code::PermissionDenied, "POLICY_DENIED");
     assert_eq!(told(&denied, "policy_reason"), "CONNECTOR_UNKNOWN");
     let refusal = sidecar.audit_of(&approval.id).await.pop().unwrap();
-    assert_eq!((refusal.kind.as_str(), refusal.reason.as_str()), ("consume.refused", "POLICY_DENIED"));
+    assert_eq!((refusal.kind.as_str(), refusal.reason.as_str()), ("consume.refused", "CONNECTOR_UNKNOWN"));
     assert_eq!(refusal.policy_revision, revision(&sidecar).await);
     sidecar.restart_under(&owner()).await;
     sidecar.consume(&token, defined("1")).await.unwrap();

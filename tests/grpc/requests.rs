@@ -221,10 +221,13 @@ async fn a_request_id_of_another_request_is_refused_whatever_differs() {
         RequestApprovalRequest { decide_within: span(60, 0), ..whole.clone() },
         RequestApprovalRequest { retry_of: execution, ..whole.clone() },
     ]);
+    let refusals = others.len();
     for request in others {
         refused(sidecar.request_as("runtime", request).await, Code::AlreadyExists, "REQUEST_ID_REUSED");
     }
-    assert_eq!(sidecar.audit().await.len(), records);
+    let audit = sidecar.audit().await;
+    assert_eq!(audit.len(), records + refusals, "each refusal is recorded, and nothing else");
+    assert!(audit.iter().skip(records).all(|record| record.reason == "REQUEST_ID_REUSED"));
     let again = sidecar.request_as("runtime", whole).await.unwrap();
     assert_eq!(again.approval.unwrap(), first);
     // Written otherwise, the same request is the same.

@@ -180,7 +180,11 @@ impl Sidecar {
                 ("approval.revoked", Approved) => (Revoked, 1),
                 ("approval.expired", Pending | Approved) => (Expired, 1),
                 ("approval.consumed", Approved) => (Consumed, 1),
-                ("consume.refused" | "decide.refused" | "request.refused", _) => (state, 0),
+                (
+                    "consume.refused" | "consume.replayed" | "decide.refused" | "cancel.refused" | "report.refused"
+                    | "request.refused",
+                    _,
+                ) => (state, 0),
                 ("execution.reported", Consumed) => (state, 0),
                 (kind, _) => panic!("{kind} of what is {state:?}: {kinds:?}"),
             };

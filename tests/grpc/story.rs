@@ -104,5 +104,5 @@ async fn a_restart_between_any_two_steps_changes_nothing() {
     let execution = sidecar.agent().report_outcome(settled).await.unwrap().into_inner().execution.unwrap();
     assert_eq!(execution.state(), ExecutionState::Succeeded);
     sidecar.restart().await;
-    assert_eq!(sidecar.audit_of(&approval.id).await.len(), 10);
+    assert_eq!(sidecar.audit_of(&approval.id).await.len(), 11);
 }

@@ -70,8 +70,10 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["app"]),
     ("tower_layer", &["service", "app"]),
     ("tower_service", &["service", "app"]),
+    ("http_body", &["service"]),
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
+    ("futures_util", &["storage"]),
     ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
     ("async_trait", &["storage"]),
     ("clap", &["cli"]),
