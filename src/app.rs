@@ -121,14 +121,14 @@ async fn serve(
     let health_listener = listen(config.health_listen).await?;
     let (address, health_address) = (local(&listener)?, local(&health_listener)?);
 
-    let (health, health_service) = Health::new();
+    let (health, doors_health, probes_health) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let mut router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
-        .add_service(health_service.clone())
+        .add_service(doors_health)
         .add_service(doors.agent(&config.callers))
         .add_service(doors.approver(&config.callers))
         .add_service(doors.operator(&config.callers));
@@ -150,7 +150,7 @@ async fn serve(
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
-        health_service,
+        probes_health,
         health.clone(),
         engine.policy().revision().to_owned(),
         until(health_ended),
@@ -195,6 +195,7 @@ impl Running {
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
         self.stop.send_replace(true);
+        self.health.clone().end_watches().await;
         let mut doors = self.doors;
         let finished = match tokio::time::timeout(self.grace_period, &mut doors).await {
             Ok(ended) => matches!(ended, Ok(Ok(()))),

@@ -29,7 +29,10 @@ const STORE_LOST: Duration = Duration::from_secs(10);
 /// What orchestrators are told.
 #[derive(Clone)]
 pub(super) struct Health {
-    reporter: HealthReporter,
+    /// For the doors' listener: clients watch it on the connection of their calls.
+    doors: HealthReporter,
+    /// For the plaintext listener.
+    probes: HealthReporter,
     ready: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
 }
@@ -41,14 +44,18 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    pub(super) fn new() -> (Self, HealthServer<HealthService>) {
-        let reporter = HealthReporter::new();
-        let service = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
-        (Self { reporter, ready: Arc::default(), stopping: Arc::default() }, service)
+    /// With the services of the doors' listener and of the plaintext one.
+    pub(super) fn new() -> (Self, HealthServer<HealthService>, HealthServer<HealthService>) {
+        let (doors, probes) = (HealthReporter::new(), HealthReporter::new());
+        let service = |of: &HealthReporter| HealthServer::new(HealthService::from_health_reporter(of.clone()));
+        let services = (service(&doors), service(&probes));
+        (Self { doors, probes, ready: Arc::default(), stopping: Arc::default() }, services.0, services.1)
     }
 
     pub(super) async fn serving(&self) {
-        self.reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
+        for reporter in [&self.doors, &self.probes] {
+            reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
+        }
         self.set(true).await;
     }
 
@@ -57,11 +64,21 @@ impl Health {
         self.set(false).await;
     }
 
+    /// Ends every watch on the doors' listener, once the last status is told: a watch ends with its client alone, and the
+    /// doors wait for what is in flight.
+    pub(super) async fn end_watches(mut self) {
+        for service in READY_FOR.into_iter().chain([LIVENESS]) {
+            self.doors.clear_service_status(service).await;
+        }
+    }
+
     async fn set(&self, ready: bool) {
         self.ready.store(ready, Ordering::SeqCst);
         let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for service in READY_FOR {
-            self.reporter.set_service_status(service, status).await;
+        for reporter in [&self.doors, &self.probes] {
+            for service in READY_FOR {
+                reporter.set_service_status(service, status).await;
+            }
         }
     }
 

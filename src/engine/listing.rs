@@ -8,6 +8,14 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::{ApprovalQuery, AuditQuery};
 
+/// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise. A page that
+/// would be heavier ends early.
+const PAGE_BYTES: usize = 3 * 1024 * 1024;
+/// What a row weighs beside its texts: ids, times, numbers, and what marks each field.
+const ROW_BYTES: usize = 512;
+/// The names of an approval: ten identifiers of 256 bytes at most.
+const NAMES_BYTES: usize = 10 * 256;
+
 /// A page.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -57,7 +65,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size);
+        let (rows, last) = one_page(loaded.row, page_size, weight_of_approval);
         let next_page_token =
             last.map(|last| self.keys.page_token(&query, &format!("{}|{}", last.create_time.micros(), last.id)));
         Ok(Listed { rows: rows.into_iter().map(|approval| approval.as_of(loaded.now)).collect(), next_page_token })
@@ -95,7 +103,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size);
+        let (rows, last) = one_page(loaded.row, page_size, weight_of_record);
         let next_page_token = last.map(|last| self.keys.page_token(&query, &last.position.to_string()));
         Ok(Listed { rows, next_page_token })
     }
@@ -113,13 +121,50 @@ fn joined(parts: &[String]) -> Vec<u8> {
     parts.iter().flat_map(|part| (part.len() as u64).to_be_bytes().into_iter().chain(part.bytes())).collect()
 }
 
-/// The rows of one page out of one more than a page, and its last row if there is another page.
-fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32) -> (Vec<T>, Option<T>) {
-    let size = page_size as usize;
-    let more = rows.len() > size;
+/// The rows of one page out of one more than a page, and its last row if there is another page. A page has one row at
+/// least, so that whoever pages gets further.
+fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, weight: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
+    let found = rows.len();
+    let mut bytes = 0_usize;
+    let fitting = rows.iter().take(page_size as usize).take_while(|row| {
+        bytes = bytes.saturating_add(weight(row));
+        bytes <= PAGE_BYTES
+    });
+    let size = fitting.count().max(1);
     rows.truncate(size);
-    let last = if more { rows.last().cloned() } else { None };
+    let last = if found > size { rows.last().cloned() } else { None };
     (rows, last)
+}
+
+fn weight_of_approval(approval: &Approval) -> usize {
+    let question = &approval.question;
+    let optional = |text: Option<&str>| text.map_or(0, str::len);
+    let shown = question.preview.json.len() + question.message.len() + optional(question.agent_note.as_deref());
+    let omissions =
+        question.preview.omissions.iter().map(|one| one.pointer.len() + optional(one.field.as_deref()) + 32);
+    let tags = question.tags.iter().map(|tag| tag.len() + 8);
+    let rules =
+        question.rules.iter().map(|rule| rule.connector.len() + rule.name.len() + optional(rule.error.as_deref()) + 32);
+    let approvers = question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
+    let decisions = approval.decisions.iter().map(|decision| {
+        let groups: usize = decision.groups.iter().map(|group| group.as_str().len() + 8).sum();
+        decision.person.as_str().len() + groups + optional(decision.reason.as_deref()) + 64
+    });
+    let lists: usize = omissions.chain(tags).chain(rules).chain(decisions).sum();
+    let approvers: usize = approvers.map(|entry| entry.to_string().len() + 16).sum();
+    ROW_BYTES + NAMES_BYTES + shown + lists + approvers
+}
+
+fn weight_of_record(record: &AuditRecord) -> usize {
+    let event = &record.event;
+    let optional = |text: Option<&Identifier>| text.map_or(0, |text| text.as_str().len());
+    let names = [&event.principal, &event.agent, &event.connector, &event.action].map(|name| name.as_str().len());
+    let others =
+        [&event.caller, &event.conversation, &event.account, &event.person].map(|name| optional(name.as_ref()));
+    let labels = event.labels.iter().map(|(name, value)| name.len() + value.len() + 16);
+    ROW_BYTES
+        + names.into_iter().chain(others).chain(labels).sum::<usize>()
+        + event.reason.as_ref().map_or(0, String::len)
 }
 
 fn approval_cursor(text: &str) -> Option<(Timestamp, ApprovalId)> {

@@ -172,7 +172,7 @@ impl Sidecar {
         let mut config = config_in(folder);
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
-        let clock: Arc<dyn Clock> = self.clock.clone();
+        let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         self.running = Some(app::start(&config, clock).await.unwrap());
         self.channel = std::sync::OnceLock::new();
     }

@@ -13,6 +13,7 @@ mod health;
 mod hostile;
 mod listing;
 mod moves;
+mod operator;
 mod requests;
 mod roles;
 mod shutdown;
