@@ -46,5 +46,5 @@ pub const APPROVALS_PAGE: u32 = 100;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
 
-/// What a page may measure, about: clients take 4 MiB a message where nothing else is said.
-pub const PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
+pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

@@ -9,6 +9,11 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::{ApprovalQuery, AuditQuery};
 
+/// What a row weighs beside its texts: ids, times, numbers, and what marks each field.
+const ROW_BYTES: usize = 512;
+/// The names of an approval: ten identifiers of 256 bytes at most.
+const NAMES_BYTES: usize = 10 * 256;
+
 /// A page.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -58,7 +63,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size, approval_bytes);
+        let (rows, last) = one_page(loaded.row, page_size, weight_of_approval);
         let next_page_token =
             last.map(|last| self.keys.page_token(&query, &format!("{}|{}", last.create_time.micros(), last.id)));
         Ok(Listed { rows: rows.into_iter().map(|approval| approval.as_of(loaded.now)).collect(), next_page_token })
@@ -96,7 +101,7 @@ impl Engine {
                 limit: page_size.saturating_add(1),
             })
             .await?;
-        let (rows, last) = one_page(loaded.row, page_size, record_bytes);
+        let (rows, last) = one_page(loaded.row, page_size, weight_of_record);
         let next_page_token = last.map(|last| self.keys.page_token(&query, &last.position.to_string()));
         Ok(Listed { rows, next_page_token })
     }
@@ -114,41 +119,51 @@ fn joined(parts: &[String]) -> Vec<u8> {
     parts.iter().flat_map(|part| (part.len() as u64).to_be_bytes().into_iter().chain(part.bytes())).collect()
 }
 
-/// The rows of one page out of one more than a page, and its last row if there is another page. A page ends early where
-/// it would be larger than a client takes; one row always fits.
-fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, bytes: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
-    let mut room = limits::PAGE_BYTES;
-    let fitting = rows.iter().take_while(|row| {
-        let rest = room.checked_sub(bytes(row));
-        room = rest.unwrap_or(0);
-        rest.is_some()
+/// The rows of one page out of one more than a page, and its last row if there is another page. A page has one row at
+/// least, so that whoever pages gets further.
+fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, weight: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
+    let found = rows.len();
+    let mut bytes = 0_usize;
+    let fitting = rows.iter().take(page_size as usize).take_while(|row| {
+        bytes = bytes.saturating_add(weight(row));
+        bytes <= limits::PAGE_BYTES
     });
-    let size = fitting.count().max(1).min(page_size as usize);
-    let more = rows.len() > size;
+    let size = fitting.count().max(1);
     rows.truncate(size);
-    let last = if more { rows.last().cloned() } else { None };
+    let last = if found > size { rows.last().cloned() } else { None };
     (rows, last)
 }
 
-/// About what an approval measures in an answer: what callers and people may have made long, and room for the rest.
-fn approval_bytes(approval: &Approval) -> usize {
+fn weight_of_approval(approval: &Approval) -> usize {
     let question = &approval.question;
-    let omissions: usize = question.preview.omissions.iter().map(|omission| omission.pointer.len() + 32).sum();
-    let rules: usize =
-        question.rules.iter().map(|rule| rule.name.len() + rule.error.as_ref().map_or(0, String::len) + 64).sum();
-    let decisions: usize = approval
-        .decisions
-        .iter()
-        .map(|decision| decision.reason.as_ref().map_or(0, String::len) + decision.groups.len() * 256 + 320)
-        .sum();
-    let said = approval.closed().and_then(|closed| closed.reason).map_or(0, str::len);
-    let note = question.agent_note.as_ref().map_or(0, String::len);
-    4_096 + question.preview.json.len() + omissions + rules + decisions + said + note
+    let optional = |text: Option<&str>| text.map_or(0, str::len);
+    let shown = question.preview.json.len() + question.message.len() + optional(question.agent_note.as_deref());
+    let omissions =
+        question.preview.omissions.iter().map(|one| one.pointer.len() + optional(one.field.as_deref()) + 32);
+    let tags = question.tags.iter().map(|tag| tag.len() + 8);
+    let rules =
+        question.rules.iter().map(|rule| rule.connector.len() + rule.name.len() + optional(rule.error.as_deref()) + 32);
+    let approvers = question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
+    let decisions = approval.decisions.iter().map(|decision| {
+        let groups: usize = decision.groups.iter().map(|group| group.as_str().len() + 8).sum();
+        decision.person.as_str().len() + groups + optional(decision.reason.as_deref()) + 64
+    });
+    let lists: usize = omissions.chain(tags).chain(rules).chain(decisions).sum();
+    let approvers: usize = approvers.map(|entry| entry.to_string().len() + 16).sum();
+    ROW_BYTES + NAMES_BYTES + shown + lists + approvers
 }
 
-fn record_bytes(record: &AuditRecord) -> usize {
-    let labels: usize = record.event.labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
-    2_048 + labels + record.event.note.as_ref().map_or(0, String::len)
+fn weight_of_record(record: &AuditRecord) -> usize {
+    let event = &record.event;
+    let optional = |text: Option<&Identifier>| text.map_or(0, |text| text.as_str().len());
+    let names = [&event.principal, &event.agent, &event.connector, &event.action].map(|name| name.as_str().len());
+    let others =
+        [&event.caller, &event.conversation, &event.account, &event.person].map(|name| optional(name.as_ref()));
+    let labels = event.labels.iter().map(|(name, value)| name.len() + value.len() + 16);
+    ROW_BYTES
+        + names.into_iter().chain(others).chain(labels).sum::<usize>()
+        + event.reason.as_ref().map_or(0, String::len)
+        + event.note.as_ref().map_or(0, String::len)
 }
 
 fn approval_cursor(text: &str) -> Option<(Timestamp, ApprovalId)> {

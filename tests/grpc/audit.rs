@@ -389,3 +389,35 @@ async fn files_are_readable_for_their_owner_alone() {
     }
     assert!(looked_at >= 4, "database, log, lock and secret");
 }
+
+#[tokio::test]
+async fn a_page_of_the_largest_records_is_one_that_clients_take() {
+    use prost::Message as _;
+    let sidecar = Sidecar::start().await;
+    let long = |text: &str| format!("{text}{}", "\u{1F600}".repeat(60));
+    let invocation = Invocation {
+        principal: long("principal"),
+        conversation: long("conversation"),
+        account: long("account"),
+        labels: (0..16).map(|index| (format!("{index:064}"), "v".repeat(256))).collect(),
+        ..fetch()
+    };
+    sidecar.consume("", invocation).await.unwrap();
+    let store = sidecar.running().engine().store();
+    let one = AuditQuery { limit: 1, ..AuditQuery::default() };
+    let event = store.audit_records(one).await.unwrap().row.remove(0).event;
+    store.record(vec![event; 1_000]).await.unwrap();
+    let (mut seen, mut page_token) = (0, String::new());
+    loop {
+        let request = ListAuditRecordsRequest { page_size: 1_000, page_token, ..Default::default() };
+        let page = sidecar.operator().list_audit_records(request).await.unwrap().into_inner();
+        assert!(page.encoded_len() < 4 * 1024 * 1024, "{}", page.encoded_len());
+        assert!(!page.records.is_empty());
+        seen += page.records.len();
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen, 1_001);
+}

@@ -585,7 +585,7 @@ async fn a_message_that_is_too_large_or_no_message_leaves_the_connection_alive()
     {
         let mut call = crate::wire::RawCall::open(sidecar.running().address(), rpc, Some(&token("runtime"))).await;
         call.send(garbage).await;
-        assert!(!call.answered().await, "{garbage:?}");
+        assert!(!call.gets_an_answer().await, "{garbage:?}");
     }
     sidecar.still_tells_the_story().await;
 }
@@ -911,4 +911,76 @@ async fn a_denial_by_many_rules_of_long_names_is_told_within_what_a_status_may_c
         assert!(named.starts_with("0\u{1F600}"), "the first in the policy's order");
         assert_eq!(named.split(',').count() + left_out.parse::<usize>().unwrap(), 60);
     }
+}
+
+#[tokio::test]
+async fn revisions_and_spans_are_taken_to_their_bounds_and_no_further() {
+    let sidecar = Sidecar::start().await;
+    let most = (1_u64 << 53) - 1;
+    let with = |revision: u64| Invocation {
+        objective: Some(Objective { transcript: "t1".to_owned(), id: "input-1".to_owned(), revision }),
+        ..email()
+    };
+    let mut fingerprints = HashSet::new();
+    for revision in [0, 1, most - 1, most] {
+        let approval = sidecar.request(with(revision)).await.unwrap().approval.unwrap();
+        assert_eq!(approval.objective.unwrap().revision, revision);
+        assert!(fingerprints.insert(approval.fingerprint));
+    }
+    for revision in [most + 1, u64::MAX] {
+        wrong(sidecar.evaluate(with(revision)).await, "invocation.objective.revision");
+    }
+    // All three together, or none.
+    let status = sidecar.evaluate(Invocation { objective: Some(Objective::default()), ..email() }).await.unwrap_err();
+    assert_eq!(wrong_fields(&status), ["invocation.objective.transcript", "invocation.objective.id"]);
+
+    let permit = sidecar.consume("", fetch()).await.unwrap().permit.unwrap();
+    let took = |seconds: i64, nanos: i32| ReportOutcomeRequest {
+        execution_id: permit.execution_id.clone(),
+        duration: span(seconds, nanos),
+        ..report()
+    };
+    for (seconds, nanos) in
+        [(-1, 0), (0, -1), (86_400, 1), (86_401, 0), (1, 1_000_000_000), (i64::MAX, 0), (i64::MIN, 0), (0, i32::MIN)]
+    {
+        wrong(sidecar.agent().report_outcome(took(seconds, nanos)).await, "duration");
+    }
+    let reported = sidecar.agent().report_outcome(took(86_400, 0)).await.unwrap().into_inner().execution.unwrap();
+    assert_eq!(reported.duration, span(86_400, 0));
+}
+
+#[tokio::test]
+async fn one_id_is_one_id_in_either_case_and_in_no_other_form() {
+    let sidecar = Sidecar::start().await;
+    let attempt = "0190b6c0-0000-7000-8000-00000000000a";
+    let first = sidecar.attempt("", attempt, fetch()).await.unwrap();
+    let upper = sidecar.attempt("", &attempt.to_uppercase(), fetch()).await.unwrap();
+    assert!(upper.replayed);
+    assert_eq!(upper.permit, first.permit);
+    let plain = attempt.replace('-', "");
+    let forms = [plain.as_str(), &format!("{{{attempt}}}"), &format!("urn:uuid:{attempt}"), &format!(" {attempt}")];
+    for form in
+        forms.into_iter().chain(["00000000-0000-0000-0000-000000000000", "0190b6c0-0000-7000-8000-00000000000g"])
+    {
+        wrong(sidecar.attempt("", form, fetch()).await, "attempt_id");
+    }
+    let (approval, _) = sidecar.ask(email()).await;
+    let shouted = Approval { id: approval.id.to_uppercase(), ..approval.clone() };
+    assert_eq!(sidecar.read(&shouted).await, approval);
+    assert_eq!(sidecar.decide("olga", &shouted.id, Verdict::Approve).await.unwrap().id, approval.id);
+}
+
+#[tokio::test]
+async fn headers_that_are_too_large_are_refused_and_the_connection_serves_on() {
+    let sidecar = Sidecar::start().await;
+    let mut agent = sidecar.agent();
+    let evaluate = || EvaluateRequest { invocation: Some(email()), explain: false };
+    agent.evaluate(evaluate()).await.unwrap();
+    for bytes in [20_000, 60_000] {
+        let mut request = tonic::Request::new(evaluate());
+        request.metadata_mut().insert("x-large", "x".repeat(bytes).parse().unwrap());
+        assert!(agent.evaluate(request).await.is_err(), "{bytes}");
+        agent.evaluate(evaluate()).await.unwrap();
+    }
+    sidecar.still_tells_the_story().await;
 }

@@ -243,3 +243,100 @@ async fn a_person_sees_their_own_and_what_they_may_or_might_have_decided_and_not
     let mine = sidecar.approver_as("dana").list_approvals(ListApprovalsRequest::default()).await.unwrap().into_inner();
     assert_eq!(ids(&mine.approvals), [might.id, may.id, own.id]);
 }
+
+/// What a client of any language takes of one answer unless it is told otherwise.
+const CLIENTS_TAKE: usize = 4 * 1024 * 1024;
+
+#[tokio::test]
+async fn a_page_of_the_largest_approvals_is_one_that_clients_take() {
+    use prost::Message as _;
+    let sidecar = std::sync::Arc::new(Sidecar::with(POLICY, (1_000, 1_000)).await);
+    // Everything that a person is shown, at its largest.
+    let members: Vec<String> = (0..90)
+        .map(|index| {
+            format!("\"{index} password {}\":{{\"a\u{430}\":\"\\u202e{}\"}}", "n".repeat(90), "\\u202e".repeat(9))
+        })
+        .collect();
+    let mut asked = tokio::task::JoinSet::new();
+    for index in 0..100 {
+        let long = |text: &str| format!("{text}{index}{}", "\u{1F600}".repeat(60));
+        let request = RequestApprovalRequest {
+            invocation: Some(Invocation {
+                conversation: long("conversation"),
+                account: long("account"),
+                connection: long("connection"),
+                arguments_json: format!("{{\"z\":\"{}\",{}}}", "\u{1F600}".repeat(5_000), members.join(",")),
+                objective: Some(Objective { transcript: long("transcript"), id: long("id"), revision: 1 }),
+                ..deletion()
+            }),
+            agent_note: "\u{202e}".repeat(500),
+            ..Default::default()
+        };
+        let sidecar = std::sync::Arc::clone(&sidecar);
+        asked.spawn(async move {
+            let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
+            for person in ["dana", "olga"] {
+                let decide = DecideRequest {
+                    approval_id: approval.id.clone(),
+                    principal: person.to_owned(),
+                    verdict: Verdict::Approve.into(),
+                    reason: "\u{202e}".repeat(500),
+                    ..Default::default()
+                };
+                sidecar.approver().decide(decide).await.unwrap();
+            }
+        });
+    }
+    asked.join_all().await;
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let answer = page(&sidecar, of("olga", 100, &token)).await.unwrap();
+        assert!(answer.encoded_len() < CLIENTS_TAKE, "{}", answer.encoded_len());
+        assert!(!answer.approvals.is_empty(), "each page gets further");
+        seen.extend(ids(&answer.approvals));
+        token = answer.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 100);
+}
+
+#[tokio::test]
+async fn a_page_of_previews_as_large_as_they_may_be_configured_is_one_that_clients_take() {
+    use prost::Message as _;
+    let folder = Folder::new();
+    std::fs::write(folder.path().join("policy.yaml"), POLICY).unwrap();
+    let mut config = config_in(folder.path());
+    config.arguments_bytes = 1 << 20;
+    config.preview.max_total_bytes = 1 << 20;
+    config.preview.max_string_bytes = 262_144;
+    config.preview.max_string_graphemes = 100_000;
+    let clock = std::sync::Arc::new(countersign::clock::ManualClock::at(START));
+    let running = countersign::app::start(&config, clock).await.unwrap();
+    let channel = countersign::client::channel(running.address()).unwrap();
+    let bearer = |caller: &str| countersign::client::Bearer::new(&token(caller)).unwrap();
+    let mut agent = countersign::client::agent(channel.clone(), bearer("runtime"));
+    for index in 0..12 {
+        let texts: Vec<String> = (0..9).map(|name| format!("\"{name}\":\"{}\"", "x".repeat(90_000))).collect();
+        let arguments_json = format!("{{{}}}", texts.join(","));
+        let invocation = Invocation { arguments_json, ..in_conversation(&index.to_string()) };
+        let request = RequestApprovalRequest { invocation: Some(invocation), ..Default::default() };
+        let approval = agent.request_approval(request).await.unwrap().into_inner().approval.unwrap();
+        assert!(approval.preview_json.len() > 800_000);
+    }
+    let mut approver = countersign::client::approver(channel, bearer("chat"));
+    let (mut seen, mut page_token) = (0, String::new());
+    loop {
+        let answer = approver.list_approvals(of("olga", 100, &page_token)).await.unwrap().into_inner();
+        assert!(!answer.approvals.is_empty() && answer.encoded_len() < CLIENTS_TAKE);
+        seen += answer.approvals.len();
+        page_token = answer.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen, 12);
+    assert!(running.stop().await);
+}

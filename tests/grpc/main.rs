@@ -18,6 +18,7 @@ mod health;
 mod hostile;
 mod listing;
 mod moves;
+mod operator;
 mod outages;
 mod policy_changes;
 mod races;

@@ -238,14 +238,14 @@ async fn an_odd_spelling_of_a_path_records_nothing() {
         for credential in [None, Some(token("dana"))] {
             let mut call = RawCall::open(sidecar.running().address(), path, credential.as_deref()).await;
             call.send(&request.encode_to_vec()).await;
-            assert!(!call.answered().await, "{path:?}");
+            assert!(!call.gets_an_answer().await, "{path:?}");
         }
     }
     assert!(sidecar.audit().await.is_empty());
     // The same by hand with everything right: what is checked above can be seen.
     let mut call = RawCall::open(sidecar.running().address(), &format!("/{rpc}"), Some(&token("runtime"))).await;
     call.send(&request.encode_to_vec()).await;
-    assert!(call.answered().await);
+    assert!(call.gets_an_answer().await);
     assert_eq!(sidecar.audit().await.len(), 1);
     sidecar.still_tells_the_story().await;
 }

@@ -45,7 +45,7 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
     let mut idle = RawCall::open(address, ASK, Some(&token("runtime"))).await;
     idle.has_arrived().await;
     idle.send(&question()).await;
-    assert!(idle.answered().await);
+    assert!(idle.gets_an_answer().await);
     let stopped = tokio::spawn(async move { (sidecar.stop().await, sidecar) });
     call.goes_away().await;
     assert_eq!(http_get(health, "/readyz").await.0, 503, "not ready while it stops");
@@ -56,7 +56,7 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
             .encode_to_vec(),
     )
     .await;
-    assert!(call.answered().await);
+    assert!(call.gets_an_answer().await);
     let (finished, mut sidecar) = stopped.await.unwrap();
     assert!(finished);
     assert!(tokio::net::TcpStream::connect(health).await.is_err());
@@ -213,4 +213,30 @@ async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
     elsewhere.sqlite.path = folder.path().join("missing/countersign.db");
     let told = refused_start(&elsewhere).await;
     assert!(told.contains("missing"), "{told}");
+}
+
+#[tokio::test]
+async fn whoever_only_watches_does_not_hold_up_a_stop() {
+    use tonic_health::pb::health_check_response::ServingStatus;
+    let (_folder, mut config) = prepared(POLICY);
+    config.grace_period = Duration::from_secs(5);
+    let running = start(&config).await.unwrap();
+    // Clients that check health watch it on the very connection of their calls, for as long as they live.
+    let mut watching = Vec::new();
+    for service in ["", "liveness", "countersign.v1.AgentService"] {
+        let channel = countersign::client::channel(running.address()).unwrap();
+        let request = tonic_health::pb::HealthCheckRequest { service: service.to_owned() };
+        let mut client = tonic_health::pb::health_client::HealthClient::new(channel);
+        let mut watched = client.watch(request).await.unwrap().into_inner();
+        assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        watching.push((service, watched, client));
+    }
+    let stopped = tokio::spawn(running.stop());
+    for (service, watched, _) in &mut watching {
+        if *service != "liveness" {
+            assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing, "{service}");
+        }
+        assert!(!matches!(watched.message().await, Ok(Some(_))), "{service}: the watch ends");
+    }
+    assert!(stopped.await.unwrap(), "nothing had to be cut off");
 }

@@ -68,7 +68,7 @@ impl RawCall {
     }
 
     /// Whether a message came back before the call, or the connection, ended. A refusal has none.
-    pub async fn answered(mut self) -> bool {
+    pub async fn gets_an_answer(mut self) -> bool {
         let mut answered = false;
         loop {
             match self.next().await {
