@@ -27,7 +27,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 
 /// The configuration file, as it is written. Unknown keys are errors.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct File {
     listen: Option<String>,
     health_listen: Option<String>,
@@ -36,13 +36,13 @@ struct File {
     grace_period: Option<String>,
     store: StoreSection,
     limits: LimitsSection,
-    preview: Option<PreviewConfig>,
+    preview: PreviewConfig,
     log: LogSection,
     callers: Vec<CallerSection>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct StoreSection {
     sqlite: Option<PathBuf>,
     secret_file: Option<PathBuf>,
@@ -53,7 +53,7 @@ struct StoreSection {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct LimitsSection {
     arguments_bytes: Option<usize>,
     open_per_principal: Option<u32>,
@@ -61,10 +61,28 @@ struct LimitsSection {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
+}
+
+impl File {
+    /// Reads a file, with a problem for every key that is none of ours.
+    ///
+    /// # Errors
+    /// What is no TOML, or a value of another type, with its line.
+    fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
+        let at_line = |error: &toml::de::Error| {
+            let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
+            line.map_or_else(|| error.message().to_owned(), |line| format!("line {line}: {}", error.message()))
+        };
+        let deserializer = toml::Deserializer::parse(text).map_err(|error| at_line(&error))?;
+        let mut unknown = Vec::new();
+        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(format!("{path}: is no key")))
+            .map_err(|error| at_line(&error))?;
+        Ok((file, unknown))
+    }
 }
 
 /// How log lines look.
@@ -173,16 +191,18 @@ impl Config {
     /// # Errors
     /// The file cannot be read at all.
     pub fn inspect(path: Option<&Path>, overrides: &Overrides) -> Result<(Self, Vec<String>), ConfigProblems> {
-        let (file, folder) = match path {
-            None => (File::default(), PathBuf::new()),
+        match path {
+            None => Ok(Self::resolve(File::default(), Path::new(""), overrides)),
             Some(path) => {
                 let text = read(path).map_err(|problem| ConfigProblems(vec![problem]))?;
-                let file = toml::from_str(&text)
-                    .map_err(|problem| ConfigProblems(vec![format!("{}: {}", path.display(), problem.message())]))?;
-                (file, path.parent().map(Path::to_path_buf).unwrap_or_default())
+                let (file, mut unknown) = File::parse(&text)
+                    .map_err(|problem| ConfigProblems(vec![format!("{}: {problem}", path.display())]))?;
+                let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+                let (config, problems) = Self::resolve(file, &folder, overrides);
+                unknown.extend(problems);
+                Ok((config, unknown))
             }
-        };
-        Ok(Self::resolve(file, &folder, overrides))
+        }
     }
 
     fn resolve(file: File, folder: &Path, overrides: &Overrides) -> (Self, Vec<String>) {
@@ -246,7 +266,7 @@ impl Config {
             crate::domain::canonical::MAX_BYTES,
             &mut problems,
         );
-        let preview = file.preview.unwrap_or_default();
+        let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
         }

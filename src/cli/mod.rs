@@ -87,7 +87,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Token(command) => token::run(command, out, err),
     };
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.
-    done.unwrap_or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Unreachable })
+    done.unwrap_or_else(|cause| {
+        if cause.kind() == io::ErrorKind::BrokenPipe {
+            return Exit::Done;
+        }
+        let _ = writeln!(err, "countersign: the output cannot be written: {cause}");
+        Exit::Unreachable
+    })
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ const TOKEN_BYTES: u64 = 4096;
 const TOKEN_LEAST: usize = 24;
 
 /// One `[[callers]]` section.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct CallerSection {
     name: String,
     role: String,

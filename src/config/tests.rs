@@ -1,8 +1,9 @@
 use super::*;
 
 fn load(text: &str) -> Result<Config, ConfigProblems> {
-    let file = toml::from_str(text).map_err(|problem| ConfigProblems(vec![problem.message().to_owned()]))?;
-    resolve(file, Path::new("/etc/countersign"), &Overrides::default())
+    let (file, unknown) = File::parse(text).map_err(|problem| ConfigProblems(vec![problem]))?;
+    let config = resolve(file, Path::new("/etc/countersign"), &Overrides::default());
+    if unknown.is_empty() { config } else { Err(ConfigProblems(unknown)) }
 }
 
 fn resolve(file: File, folder: &Path, overrides: &Overrides) -> Result<Config, ConfigProblems> {
@@ -81,12 +82,22 @@ fn one_credential_never_opens_both_the_agents_and_the_approvers_door() {
 }
 
 #[test]
-fn an_unknown_key_is_an_error() {
-    for text in ["liste = \"x\"", "[store]\nsqlit = \"x\"", "[[callers]]\nname = \"a\"\nrole = \"agent\"\nadmin = true"]
-    {
-        let problems = load(text).unwrap_err().to_string();
-        assert!(problems.contains("unknown field"), "{text}: {problems}");
-    }
+fn every_unknown_key_is_named_with_its_place() {
+    let text =
+        "liste = \"x\"\n[store]\nsqlit = \"x\"\n[preview]\nmax = 1\n[[callers]]\nname = \"a\"\nadmin = true\n[extra]\n";
+    let problems = load(text).unwrap_err().0;
+    assert_eq!(
+        problems,
+        ["callers.0.admin", "extra", "liste", "preview.max", "store.sqlit"].map(|key| format!("{key}: is no key"))
+    );
+}
+
+#[test]
+fn a_value_of_another_type_is_named_with_its_line() {
+    let problem = load("listen = \"127.0.0.1:1\"\n[store]\nreaders = \"four\"\n").unwrap_err().to_string();
+    assert!(problem.starts_with("line 3: ") && problem.contains("invalid type"), "{problem}");
+    let problem = load("listen = \n").unwrap_err().to_string();
+    assert!(problem.starts_with("line 1: "), "{problem}");
 }
 
 #[test]

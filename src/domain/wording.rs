@@ -28,33 +28,65 @@ pub fn question(subject: &Subject, retry_of: Option<&RetriedExecution>) -> Strin
     message
 }
 
-/// Where a text that stands beside the preview may not be what it looks like.
-pub fn confusable(subject: &Subject, agent_note: Option<&str>) -> Vec<Omission> {
-    let optional = [
+/// Where a text that stands beside the preview may not be what it looks like: it mixes scripts, or has characters that a
+/// person does not see as what they are.
+pub fn deceptive(subject: &Subject, agent_note: Option<&str>) -> Vec<Omission> {
+    let objective = subject.objective.as_ref();
+    let identifiers = [
+        ("principal", Some(&subject.principal)),
+        ("agent", Some(&subject.agent)),
         ("conversation", subject.conversation.as_ref()),
+        ("connector", Some(&subject.connector)),
         ("account", subject.account.as_ref()),
         ("connection", subject.connection.as_ref()),
+        ("action", Some(&subject.action)),
+        ("objective.transcript", objective.map(|objective| &objective.transcript)),
+        ("objective.id", objective.map(|objective| &objective.id)),
     ];
-    let required = [
-        ("principal", &subject.principal),
-        ("agent", &subject.agent),
-        ("connector", &subject.connector),
-        ("action", &subject.action),
-    ];
-    let identifiers = required
-        .into_iter()
-        .chain(optional.into_iter().filter_map(|(field, text)| text.map(|text| (field, text))))
-        .map(|(field, text)| (field, text.as_str()));
+    let identifiers =
+        identifiers.into_iter().filter_map(|(field, text)| text.map(|text| (field, text.as_str(), LineBreaks::Escape)));
     identifiers
-        .chain(agent_note.map(|note| ("agent_note", note)))
-        .filter_map(|(field, text)| {
-            let count = confusable_words(text);
-            (count > 0).then(|| Omission {
-                field: Some(field.to_owned()),
-                pointer: String::new(),
-                kind: OmissionKind::Confusable,
-                count,
-            })
+        .chain(agent_note.map(|note| ("agent_note", note, LineBreaks::Keep)))
+        .flat_map(|(field, text, line_breaks)| {
+            [
+                (OmissionKind::Neutralised, neutralise(text, line_breaks).escaped),
+                (OmissionKind::Confusable, confusable_words(text)),
+            ]
+            .map(|(kind, count)| (field, kind, count))
         })
+        .filter(|(_, _, count)| *count > 0)
+        .map(|(field, kind, count)| Omission { field: Some(field.to_owned()), pointer: String::new(), kind, count })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::testing::{id, subject};
+
+    fn found(subject: &Subject, note: Option<&str>) -> Vec<(String, OmissionKind, u64)> {
+        let omissions = deceptive(subject, note).into_iter();
+        omissions.map(|omission| (omission.field.unwrap_or_default(), omission.kind, omission.count)).collect()
+    }
+
+    #[test]
+    fn plain_names_are_not_reported() {
+        assert_eq!(found(&subject(), Some("Please, Olga: it is for K\u{f6}ln.")), []);
+    }
+
+    #[test]
+    fn every_text_beside_the_preview_is_looked_at() {
+        let mut subject = subject();
+        subject.account = Some(id("w\u{43e}rk"));
+        subject.action = id("SEND\u{2800}EMAIL");
+        let found = found(&subject, Some("\u{440}ay \u{430}ll"));
+        assert_eq!(
+            found,
+            [
+                ("account".to_owned(), OmissionKind::Confusable, 1),
+                ("action".to_owned(), OmissionKind::Neutralised, 1),
+                ("agent_note".to_owned(), OmissionKind::Confusable, 2),
+            ]
+        );
+    }
 }

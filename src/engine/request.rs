@@ -149,7 +149,7 @@ impl Engine {
     ) -> approval::Question {
         let subject = asked.invocation.subject;
         let mut preview = self.previewer.preview(asked.invocation.arguments.value());
-        preview.omissions.extend(wording::confusable(&subject, asked.agent_note.as_deref()));
+        preview.omissions.extend(wording::deceptive(&subject, asked.agent_note.as_deref()));
         approval::Question {
             message: wording::question(&subject, retry_of.as_ref()),
             requested_by: caller.name.clone(),

@@ -118,10 +118,8 @@ impl AgentService for Doors {
         let caller = agent_caller(&request)?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let principal = violations.identifier("principal", &request.principal);
-        let agent = violations.identifier("agent", &request.agent);
-        let id = violations.approval_id("approval_id", &request.approval_id);
-        let (principal, agent, id) = violations.and(all(principal, agent, id))?;
+        let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
+        let (principal, agent, id) = violations.and(named)?;
         let approval = self
             .engine
             .approval_of_agent(&caller, &principal, &agent, id)
@@ -137,11 +135,9 @@ impl AgentService for Doors {
         let caller = agent_caller(&request)?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let principal = violations.identifier("principal", &request.principal);
-        let agent = violations.identifier("agent", &request.agent);
-        let id = violations.approval_id("approval_id", &request.approval_id);
+        let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
         let reason = violations.optional_note("reason", &request.reason);
-        let (principal, agent, id) = violations.and(all(principal, agent, id))?;
+        let (principal, agent, id) = violations.and(named)?;
         let engine = Arc::clone(&self.engine);
         let approval =
             to_the_end(async move { engine.cancel(&caller, &principal, &agent, id, reason.as_deref()).await }).await?;
@@ -180,9 +176,7 @@ impl AgentService for Doors {
         let caller = agent_caller(&request)?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let principal = violations.identifier("principal", &request.principal);
-        let agent = violations.identifier("agent", &request.agent);
-        let execution = violations.execution_id("execution_id", &request.execution_id);
+        let named = violations.execution_of_agent(&request.principal, &request.agent, &request.execution_id);
         let outcome = outcome(request.outcome());
         if outcome.is_none() {
             violations.add("outcome", "must be SUCCEEDED, FAILED or UNKNOWN");
@@ -193,17 +187,13 @@ impl AgentService for Doors {
         let detail = violations.optional_text("detail", &request.detail, limits::OUTCOME_DETAIL_BYTES);
         let duration =
             violations.optional_span("duration", request.duration.as_ref(), Duration::ZERO, limits::OUTCOME_DURATION);
-        let ((principal, agent, execution), outcome) = violations.and(all(principal, agent, execution).zip(outcome))?;
+        let ((principal, agent, execution), outcome) = violations.and(named.zip(outcome))?;
         let said =
             OutcomeReport { principal, agent, execution, outcome, remote_reference, error_code, detail, duration };
         let engine = Arc::clone(&self.engine);
         let execution = to_the_end(async move { engine.report_outcome(&caller, &said).await }).await?;
         Ok(Response::new(proto::ReportOutcomeResponse { execution: Some(render::execution(execution)) }))
     }
-}
-
-fn all<A, B, C>(first: Option<A>, second: Option<B>, third: Option<C>) -> Option<(A, B, C)> {
-    Some((first?, second?, third?))
 }
 
 fn outcome(outcome: proto::Outcome) -> Option<Outcome> {

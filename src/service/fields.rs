@@ -80,6 +80,32 @@ impl Violations {
         self.uuid(field, ExecutionId::parse(text))
     }
 
+    /// An approval, named by principal, agent and id, as every request of an agent names it.
+    pub(super) fn approval_of_agent(
+        &mut self,
+        principal: &str,
+        agent: &str,
+        id: &str,
+    ) -> Option<(Identifier, Identifier, ApprovalId)> {
+        let principal = self.identifier("principal", principal);
+        let agent = self.identifier("agent", agent);
+        let id = self.approval_id("approval_id", id);
+        Some((principal?, agent?, id?))
+    }
+
+    /// The same for an execution.
+    pub(super) fn execution_of_agent(
+        &mut self,
+        principal: &str,
+        agent: &str,
+        id: &str,
+    ) -> Option<(Identifier, Identifier, ExecutionId)> {
+        let principal = self.identifier("principal", principal);
+        let agent = self.identifier("agent", agent);
+        let id = self.execution_id("execution_id", id);
+        Some((principal?, agent?, id?))
+    }
+
     /// A required attempt's id.
     pub(super) fn attempt_id(&mut self, field: &str, text: &str) -> Option<AttemptId> {
         self.uuid(field, AttemptId::parse(text))

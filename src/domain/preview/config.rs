@@ -15,7 +15,7 @@ const MAX_WORD_BYTES: usize = 64;
 
 /// The bounds of a preview. Words are added to the built-in ones, which cannot be taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PreviewConfig {
     /// The most graphemes (characters as a reader counts them) of a string. Default 1,000; 16 to 100,000.
     pub max_string_graphemes: usize,
