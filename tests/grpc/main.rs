@@ -4,9 +4,11 @@
 // A test that cannot go on says so by panicking, also in the functions that tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod arguments;
 mod attempts;
 mod audit;
 mod batch;
+mod bounds;
 mod consume;
 mod deadlines;
 mod decide;
@@ -16,6 +18,7 @@ mod gone;
 mod harness;
 mod health;
 mod hostile;
+mod limits;
 mod listing;
 mod moves;
 mod operator;
@@ -25,8 +28,10 @@ mod races;
 mod requests;
 mod retries;
 mod roles;
+mod shown;
 mod shutdown;
 mod steps;
 mod story;
 mod tenants;
 mod wire;
+mod withdraw;

@@ -157,3 +157,8 @@ pub fn all_of(status: &Status) -> (Code, String, Vec<u8>, BTreeMap<String, Vec<u
         .collect();
     (status.code(), status.message().to_owned(), status.details().to_vec(), metadata)
 }
+
+/// A request for approval of an invocation, with nothing else in it.
+pub fn asking(invocation: Invocation) -> RequestApprovalRequest {
+    RequestApprovalRequest { invocation: Some(invocation), ..Default::default() }
+}

@@ -1,14 +1,10 @@
-//! Asking: the same question once, request ids, limits, deadlines, and what a person is shown.
+//! Asking: the same question once, request ids, and what is refused or needs no question.
 
 use crate::harness::*;
 use crate::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;
-
-fn asking(invocation: Invocation) -> RequestApprovalRequest {
-    RequestApprovalRequest { invocation: Some(invocation), ..Default::default() }
-}
 
 fn with_id(request_id: &str, invocation: Invocation) -> RequestApprovalRequest {
     RequestApprovalRequest { request_id: request_id.to_owned(), ..asking(invocation) }
@@ -335,96 +331,6 @@ async fn another_requirement_makes_the_same_call_another_question() {
     assert_eq!((again.approval.unwrap().id, again.existing), (first.id, true));
 }
 
-async fn fill(sidecar: &Sidecar, principal: &str, from: usize, count: usize) -> Vec<(Approval, String, Invocation)> {
-    let mut asked = Vec::new();
-    for index in from..from + count {
-        let invocation =
-            Invocation { principal: principal.to_owned(), ..in_conversation(&format!("{principal} {index}")) };
-        let (approval, token) = sidecar.ask(invocation.clone()).await;
-        asked.push((approval, token, invocation));
-    }
-    asked
-}
-
-#[track_caller]
-fn too_many(result: Result<RequestApprovalResponse, tonic::Status>, per: &str, limit: &str) {
-    let status = refused(result, Code::ResourceExhausted, "TOO_MANY_OPEN_APPROVALS");
-    assert_eq!((told(&status, "per").as_str(), told(&status, "limit").as_str()), (per, limit));
-    assert!(status.message().contains(per) && status.message().contains(limit));
-}
-
-#[tokio::test]
-async fn limits_hold_at_their_exact_number_for_principal_and_agent() {
-    let sidecar = Sidecar::with(POLICY, (3, 5)).await;
-    let mine = fill(&sidecar, "olga", 0, 3).await;
-    too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-    // What is open already is still answered, and so is what nobody is asked about.
-    assert!(sidecar.request(mine[0].2.clone()).await.unwrap().existing);
-    assert_eq!(sidecar.request(fetch()).await.unwrap().decision(), Decision::Allow);
-    fill(&sidecar, "pia", 0, 2).await;
-    let sixth = Invocation { principal: "pia".to_owned(), ..in_conversation("one more") };
-    too_many(sidecar.request(sixth.clone()).await, "agent", "5");
-    // Another agent, another caller.
-    sidecar.ask(Invocation { agent: "other-1".to_owned(), ..sixth.clone() }).await;
-    let other = sidecar.request_as("runtime-2", asking(in_conversation("one more"))).await.unwrap();
-    assert!(!other.existing);
-    let refusals: Vec<AuditRecord> =
-        sidecar.audit().await.into_iter().filter(|record| record.kind == "request.refused").collect();
-    assert_eq!(refusals.len(), 2);
-    for record in refusals {
-        assert_eq!((record.reason.as_str(), record.approval_id.as_str()), ("TOO_MANY_OPEN_APPROVALS", ""));
-    }
-}
-
-#[tokio::test]
-async fn whatever_closes_a_question_makes_room_for_one_and_approving_does_not() {
-    let sidecar = Sidecar::with(POLICY, (3, 100)).await;
-    let mut open = fill(&sidecar, "olga", 0, 3).await;
-    for (round, ending) in ["cancelled", "denied", "consumed", "revoked", "expired"].into_iter().enumerate() {
-        too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-        let (approval, token, invocation) = open.remove(0);
-        match ending {
-            "cancelled" => drop(sidecar.cancel_as("runtime", &approval).await.unwrap()),
-            "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
-            "expired" => {
-                // The others have been open as long: all of them make room.
-                sidecar.stand_at(&approval.decide_by, -1);
-                too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-                sidecar.stand_at(&approval.decide_by, 0);
-                open.clear();
-                open.extend(fill(&sidecar, "olga", 900, 2).await);
-            }
-            _ => {
-                sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
-                too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-                if ending == "consumed" {
-                    sidecar.consume(&token, invocation).await.unwrap();
-                } else {
-                    sidecar.take_back("olga", &approval.id).await.unwrap();
-                }
-            }
-        }
-        open.extend(fill(&sidecar, "olga", 10 * (round + 1), 1).await);
-    }
-    too_many(sidecar.request(in_conversation("one more")).await, "principal", "3");
-}
-
-#[tokio::test]
-async fn of_many_simultaneous_questions_no_more_than_the_limit_are_opened() {
-    let sidecar = Sidecar::with(POLICY, (7, 100)).await;
-    let mut calls = tokio::task::JoinSet::new();
-    for index in 0..40 {
-        let mut agent = sidecar.agent();
-        calls.spawn(async move { agent.request_approval(asking(in_conversation(&format!("{index}")))).await });
-    }
-    let (opened, kept): (Vec<_>, Vec<_>) = calls.join_all().await.into_iter().partition(Result::is_ok);
-    assert_eq!(opened.len(), 7);
-    for result in kept {
-        too_many(result.map(tonic::Response::into_inner), "principal", "7");
-    }
-    assert_eq!(sidecar.listed("olga", &[ApprovalState::Pending]).await.len(), 7);
-}
-
 #[tokio::test]
 async fn of_many_simultaneous_equal_questions_one_is_recorded() {
     let sidecar = Sidecar::start().await;
@@ -443,126 +349,6 @@ async fn of_many_simultaneous_equal_questions_one_is_recorded() {
         assert_eq!(answer.consume_token, answers[0].consume_token);
     }
     assert_eq!(sidecar.audit().await.len(), 1);
-}
-
-#[tokio::test]
-async fn decide_within_shortens_and_never_lengthens() {
-    let sidecar = Sidecar::start().await;
-    for (seconds, nanos, taken) in [
-        (60, 0, 60_000_000),
-        (1, 0, 1_000_000),
-        (1, 500_000, 1_000_500),
-        (600, 0, 600_000_000),
-        (601, 0, 600_000_000),
-        (604_800, 0, 600_000_000),
-    ] {
-        let request = RequestApprovalRequest {
-            decide_within: span(seconds, nanos),
-            ..asking(in_conversation(&format!("{seconds}.{nanos}")))
-        };
-        let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
-        assert_eq!(micros(&approval.decide_by) - micros(&approval.create_time), taken, "{seconds}s {nanos}ns");
-    }
-    for (seconds, nanos) in [
-        (0, 0),
-        (0, 999_999_999),
-        (-1, 0),
-        (604_801, 0),
-        (604_800, 1),
-        (1, -1),
-        (1, 1_000_000_000),
-        (i64::MAX, 0),
-        (i64::MIN, i32::MIN),
-    ] {
-        let request = RequestApprovalRequest { decide_within: span(seconds, nanos), ..asking(email()) };
-        wrong(sidecar.request_as("runtime", request).await, "decide_within");
-    }
-    // The use of it is not shortened.
-    let request = RequestApprovalRequest { decide_within: span(5, 0), ..asking(in_conversation("short")) };
-    let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
-    sidecar.advance(Duration::from_secs(4));
-    let approved = sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
-    assert_eq!(micros(&approved.use_by) - micros(&approved.decide_time), 600_000_000);
-}
-
-#[tokio::test]
-async fn an_agents_note_is_bounded_neutralised_and_kept_apart() {
-    let sidecar = Sidecar::start().await;
-    let cases = [
-        ("a".repeat(500), "a".repeat(500)),
-        ("\u{1F600}".repeat(500), "\u{1F600}".repeat(500)),
-        ("two\nlines\tand a tab".to_owned(), "two\nlines\tand a tab".to_owned()),
-        ("\u{202E}desrever".to_owned(), r"\u{202E}desrever".to_owned()),
-        ("\0\r\u{200B}\u{E000}\u{2028}".to_owned(), r"\u{0}\u{D}\u{200B}\u{E000}\u{2028}".to_owned()),
-        ("<b>{\"a\":1}</b>'; --".to_owned(), "<b>{\"a\":1}</b>'; --".to_owned()),
-        ("\u{202E}".repeat(500), r"\u{202E}".repeat(500)),
-        (" ".to_owned(), " ".to_owned()),
-    ];
-    for (index, (note, shown)) in cases.into_iter().enumerate() {
-        let request =
-            RequestApprovalRequest { agent_note: note.clone(), ..asking(in_conversation(&format!("note {index}"))) };
-        let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
-        assert_eq!(approval.agent_note, shown, "{note:?}");
-        assert_eq!(sidecar.seen_by("olga", &approval.id).await.unwrap().agent_note, shown);
-        assert!(note.len() < 20 || !approval.message.contains(&shown), "the sentence is not the agent's");
-    }
-    for long in ["a".repeat(501), "\u{1F600}".repeat(501), "a".repeat(1 << 20)] {
-        let request = RequestApprovalRequest { agent_note: long, ..asking(email()) };
-        wrong(sidecar.request_as("runtime", request).await, "agent_note");
-    }
-}
-
-#[tokio::test]
-async fn a_person_is_shown_what_is_masked_cut_and_confusable_and_where() {
-    let sidecar = Sidecar::start().await;
-    let arguments = format!(
-        r#"{{"to":"a@example.com","password":"hunter2","body":"{}","hidden":"a\u202eb","name":"p{}ypal"}}"#,
-        "x".repeat(100_000),
-        "\u{430}"
-    );
-    let invocation = Invocation {
-        principal: "olg\u{430}".to_owned(),
-        account: "w\u{43e}rk".to_owned(),
-        conversation: "c\u{43e}nversation".to_owned(),
-        connection: "conn\u{435}ction".to_owned(),
-        arguments_json: arguments,
-        ..email()
-    };
-    let request = RequestApprovalRequest { agent_note: "from p\u{430}ypal".to_owned(), ..asking(invocation) };
-    let approval = sidecar.request_as("runtime", request).await.unwrap().approval.unwrap();
-    assert!(!approval.preview_json.contains("hunter2"));
-    assert!(approval.preview_json.len() < 100_000);
-    let preview: serde_json::Value = serde_json::from_str(&approval.preview_json).unwrap();
-    assert_eq!(preview["to"], "a@example.com");
-    assert_eq!(preview["hidden"], r"a\u{202E}b");
-    let of = |field: &str, pointer: &str| -> Vec<(OmissionKind, u64)> {
-        let matching = approval.omissions.iter().filter(|one| one.field == field && one.pointer == pointer);
-        matching.map(|one| (one.kind(), one.count)).collect()
-    };
-    assert_eq!(of("", "/password"), [(OmissionKind::Masked, 0)]);
-    let [(OmissionKind::Truncated, cut)] = of("", "/body")[..] else { panic!("{:?}", approval.omissions) };
-    let kept = preview["body"].as_str().unwrap().trim_end_matches('…').len() as u64;
-    assert_eq!(kept + cut, 100_000);
-    assert_eq!(of("", "/hidden"), [(OmissionKind::Neutralised, 1)]);
-    assert_eq!(of("", "/name"), [(OmissionKind::Confusable, 1)]);
-    assert_eq!(of("", "/to"), []);
-    for field in ["principal", "account", "conversation", "connection", "agent_note"] {
-        assert_eq!(of(field, ""), [(OmissionKind::Confusable, 1)], "{field}");
-    }
-    for field in ["agent", "connector", "action"] {
-        assert_eq!(of(field, ""), [], "{field}");
-    }
-    let shown = sidecar.seen_by("olg\u{430}", &approval.id).await.unwrap();
-    assert_eq!(shown, approval, "the person is shown the very same");
-}
-
-#[tokio::test]
-async fn hidden_looking_blanks_in_identifiers_are_visible_in_the_sentence_and_kept_in_the_record() {
-    let sidecar = Sidecar::start().await;
-    let principal = "olga\u{a0}asks\u{2003}you";
-    let (approval, _) = sidecar.ask(Invocation { principal: principal.to_owned(), ..email() }).await;
-    assert_eq!(approval.principal, principal);
-    assert!(approval.message.ends_with(r"on behalf of olga\u{A0}asks\u{2003}you."), "{}", approval.message);
 }
 
 #[tokio::test]
@@ -624,38 +410,4 @@ async fn an_invalid_request_is_recorded_nowhere() {
     };
     wrong(sidecar.agent().consume(with_both).await, "retry_of");
     assert!(sidecar.audit().await.is_empty());
-}
-
-#[tokio::test]
-async fn a_retry_shows_what_is_known_of_the_first_attempt() {
-    let sidecar = Sidecar::start().await;
-    let cases = [
-        (None, "started", true, "under way"),
-        (Some(Outcome::Failed), "failed", false, "failed"),
-        (Some(Outcome::Unknown), "unknown", true, "nobody knows"),
-    ];
-    for (outcome, known, may_do_twice, words) in cases {
-        let invocation = in_conversation(known);
-        let (_, token) = sidecar.approved(invocation.clone()).await;
-        let permit = sidecar.consume(&token, invocation.clone()).await.unwrap().permit.unwrap();
-        if let Some(outcome) = outcome {
-            sidecar.report_on(&invocation, &permit.execution_id, outcome).await.unwrap();
-        }
-        let plain = sidecar.request(invocation.clone()).await.unwrap().approval.unwrap();
-        let request = RequestApprovalRequest { retry_of: permit.execution_id.clone(), ..asking(invocation.clone()) };
-        let answer = sidecar.request_as("runtime", request.clone()).await.unwrap();
-        let retry = answer.approval.unwrap();
-        assert_ne!(retry.id, plain.id, "a retry is another question than doing it once more");
-        let retried = retry.retried.clone().unwrap();
-        assert_eq!((retried.execution_id.as_str(), retried.state.as_str()), (permit.execution_id.as_str(), known));
-        assert_eq!(retried.may_do_twice, may_do_twice);
-        assert!(retry.message.contains(words), "{}", retry.message);
-        sidecar.decide("olga", &retry.id, Verdict::Approve).await.unwrap();
-        let second = sidecar.consume(&answer.consume_token, invocation.clone()).await.unwrap().permit.unwrap();
-        assert_eq!(second.idempotency_key, permit.idempotency_key);
-        sidecar.report_on(&invocation, &second.execution_id, Outcome::Succeeded).await.unwrap();
-        let done = RequestApprovalRequest { retry_of: second.execution_id.clone(), ..asking(invocation) };
-        let status = refused(sidecar.request_as("runtime", done).await, Code::FailedPrecondition, "RETRY_NOT_NEEDED");
-        assert_eq!(told(&status, "execution_id"), second.execution_id);
-    }
 }
