@@ -3,14 +3,24 @@
 use crate::domain::hex;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
+use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 /// Marks a token as one of this product's, so that scanners of leaked secrets and previews find it.
 const PREFIX: &str = "cst_";
 
 /// SHA-256 of a bearer token. A token is 32 random bytes, so nothing slower is needed to keep it from being guessed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct TokenHash([u8; 32]);
+
+/// In constant time, wherever two are compared.
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for TokenHash {}
 
 impl TokenHash {
     /// The hash of a token.

@@ -24,6 +24,7 @@ mod moves;
 mod operator;
 mod outages;
 mod policy_changes;
+mod promises;
 mod races;
 mod requests;
 mod retries;

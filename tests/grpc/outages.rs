@@ -15,11 +15,11 @@ use tonic_types::StatusExt as _;
 use tower_layer::Layer as _;
 
 /// Somebody else at the same file: a backup tool, an operator's shell.
-async fn intruder(sidecar: &Sidecar) -> SqliteConnection {
+pub async fn intruder(sidecar: &Sidecar) -> SqliteConnection {
     SqliteConnectOptions::new().filename(sidecar.folder().join("countersign.db")).connect().await.unwrap()
 }
 
-async fn run(connection: &mut SqliteConnection, statement: &'static str) {
+pub async fn run(connection: &mut SqliteConnection, statement: &'static str) {
     sqlx::query(statement).execute(connection).await.unwrap();
 }
 

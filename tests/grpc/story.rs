@@ -106,3 +106,40 @@ async fn a_restart_between_any_two_steps_changes_nothing() {
     sidecar.restart().await;
     assert_eq!(sidecar.audit_of(&approval.id).await.len(), 11);
 }
+
+#[tokio::test]
+async fn a_restart_after_any_other_ending_changes_nothing() {
+    let mut sidecar = Sidecar::start().await;
+    let mut ended = Vec::new();
+    for ending in ["denied", "cancelled", "revoked", "expired"] {
+        let invocation = Invocation { conversation: ending.to_owned(), ..email() };
+        let (approval, token) = sidecar.ask(invocation.clone()).await;
+        sidecar.restart().await;
+        if matches!(ending, "revoked" | "expired") {
+            sidecar.decide("olga", &approval.id, Verdict::Approve).await.unwrap();
+            sidecar.restart().await;
+        }
+        match ending {
+            "denied" => drop(sidecar.decide("olga", &approval.id, Verdict::Deny).await.unwrap()),
+            "cancelled" => drop(sidecar.cancel(&approval).await.unwrap()),
+            "revoked" => drop(sidecar.revoke("olga", &approval).await.unwrap()),
+            _ => sidecar.advance(std::time::Duration::from_secs(600)),
+        }
+        ended.push((sidecar.get(&approval).await, token, invocation));
+        sidecar.restart().await;
+    }
+    for (approval, token, invocation) in ended {
+        assert_eq!(sidecar.get(&approval).await, approval);
+        let why = format!("APPROVAL_{}", invocation.conversation.to_uppercase());
+        refused(sidecar.consume(&token, invocation.clone()).await, Code::FailedPrecondition, &why);
+        sidecar.restart().await;
+        let again = sidecar.decide("olga", &approval.id, Verdict::Approve).await;
+        if approval.decisions.iter().any(|decision| decision.verdict() == Verdict::Approve) {
+            assert_eq!(again.unwrap().state(), approval.state(), "repeating an answer is no new one");
+        } else {
+            refused(again, Code::FailedPrecondition, &why);
+        }
+        let (new, _) = sidecar.ask(invocation).await;
+        assert_ne!(new.id, approval.id, "what is over is asked anew");
+    }
+}
