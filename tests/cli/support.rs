@@ -140,10 +140,12 @@ pub fn run(arguments: &[&str]) -> Ran {
 
 /// Opens a terminal, runs the rest of its arguments there, and types the first at the first question.
 const TERMINAL: &str = "
-import os, pty, select, sys
+import os, pty, select, signal, sys
 typed = sys.argv[1].encode()
 pid, terminal = pty.fork()
 if pid == 0:
+    # Whoever runs the tests in the background may have had interrupts ignored, which is inherited.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.argv[2], sys.argv[2:])
 shown = b''
 while select.select([terminal], [], [], 60)[0]:
