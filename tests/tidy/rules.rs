@@ -9,11 +9,11 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("policy_files", &["domain"]),
     ("policy_test", &["policy_test", "policy_files", "domain"]),
     ("storage", &["storage", "domain", "clock"]),
-    ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
+    ("secrets", &["domain", "auth::token", "storage::StoredKey", "config::beside"]),
     ("engine", &["engine", "domain", "storage", "secrets", "auth::AgentBounds"]),
     // Generated: it names nothing of ours.
     ("proto", &[]),
-    ("service", &["service", "engine", "domain", "auth", "proto"]),
+    ("service", &["service", "engine", "domain", "auth", "proto", "telemetry::Sparing"]),
     // The one file in which failures meet gRPC names every failure there is.
     ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
     ("client", &["proto"]),
@@ -68,12 +68,14 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["service", "proto", "client", "cli"]),
     ("prost_types", &["service", "client", "cli"]),
     ("axum", &["app"]),
+    ("http_body", &["service"]),
     ("tower_layer", &["service", "app"]),
     ("tower_service", &["service", "app"]),
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
     ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
     ("async_trait", &["storage"]),
+    ("futures_util", &["storage"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
     ("tracing", &["storage", "engine", "service", "app", "cli", "secrets"]),
@@ -105,11 +107,11 @@ pub const WORLD: &[(&str, &[&str])] = &[
     // The store owns time, and takes it from the clock that it is given.
     ("std::time::SystemTime", &["clock"]),
     ("std::time::UNIX_EPOCH", &["clock"]),
-    ("std::time::Instant", &["clock", "storage", "engine", "service", "app", "client", "cli"]),
+    ("std::time::Instant", &["clock", "storage", "engine", "service", "app", "telemetry", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
     ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli"]),
     ("std::net", &["config", "app", "cli", "client"]),
-    ("std::process", &["main", "storage", "cli"]),
+    ("std::process", &["main", "storage", "secrets", "cli"]),
     ("std::os", &["secrets", "storage", "cli"]),
     ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
