@@ -78,6 +78,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("async_trait", &["storage"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
+    ("serde_ignored", &["config"]),
     ("tracing", &["storage", "engine", "service", "app", "cli", "secrets"]),
     ("tracing_subscriber", &["telemetry", "config"]),
     ("serde", &["domain", "storage", "config", "cli", "policy_files"]),
