@@ -7,7 +7,7 @@ use super::text::{LineBreaks, confusable_words, neutralise};
 
 /// One sentence about what is asked; a second one where it repeats an earlier attempt.
 pub fn question(subject: &Subject, retry_of: Option<&RetriedExecution>) -> String {
-    let shown = |text: &str| neutralise(text, LineBreaks::Escape).text.into_owned();
+    let shown = name;
     let account = subject.account.as_ref().map_or(String::new(), |account| format!(" as {}", shown(account.as_str())));
     let mut message = format!(
         "{} asks to run {} of {}{account} on behalf of {}.",
@@ -26,6 +26,16 @@ pub fn question(subject: &Subject, retry_of: Option<&RetriedExecution>) -> Strin
         });
     }
     message
+}
+
+/// A name within a sentence. One that is more than a word could go on as the sentence, so it is quoted.
+fn name(text: &str) -> String {
+    let neutral = neutralise(text, LineBreaks::Escape).text;
+    let word = |character: char| character.is_alphanumeric() || "._-@:+/#".contains(character);
+    if neutral.chars().all(word) && !neutral.ends_with('.') {
+        return neutral.into_owned();
+    }
+    format!("\"{}\"", neutral.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Where a text that stands beside the preview may not be what it looks like: it mixes scripts, or has characters that a
@@ -67,6 +77,19 @@ mod tests {
     fn found(subject: &Subject, note: Option<&str>) -> Vec<(String, OmissionKind, u64)> {
         let omissions = deceptive(subject, note).into_iter();
         omissions.map(|omission| (omission.field.unwrap_or_default(), omission.kind, omission.count)).collect()
+    }
+
+    #[test]
+    fn a_name_cannot_go_on_as_the_sentence() {
+        let mut subject = subject();
+        subject.account = Some(id("the sandbox on behalf of \"nobody\". A dry run"));
+        assert_eq!(
+            question(&subject, None),
+            "assistant asks to run GMAIL_SEND_EMAIL of gmail as \"the sandbox on behalf of \\\"nobody\\\". A dry run\" on \
+             behalf of olga."
+        );
+        subject.account = Some(id("work."));
+        assert!(question(&subject, None).contains(" as \"work.\" on behalf"));
     }
 
     #[test]

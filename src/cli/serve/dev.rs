@@ -8,7 +8,7 @@ use crate::domain::pattern::Pattern;
 use crate::domain::text::Identifier;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,15 +20,24 @@ const POLICY: &str = include_str!("../../../deploy/policy/gmail.yaml");
 pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -> Result<(Config, File), String> {
     let failed = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| failed(folder, cause))?;
+    is_ours(folder)?;
     let lock = folder.join("dev.lock");
-    let held = File::create(&lock).map_err(|cause| failed(&lock, cause))?;
+    let mut open = OpenOptions::new();
+    let held = open.write(true).create(true).truncate(false).mode(0o600).open(&lock);
+    let held = held.map_err(|cause| failed(&lock, cause))?;
     held.try_lock().map_err(|_| format!("{}: another sidecar runs in this folder", folder.display()))?;
     let policy = match &overrides.policy {
         Some(policy) => policy.clone(),
         None => {
             let policy = folder.join("policy.yaml");
             if !policy.exists() {
-                std::fs::write(&policy, POLICY).map_err(|cause| failed(&policy, cause))?;
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&policy)
+                    .and_then(|mut file| file.write_all(POLICY.as_bytes()))
+                    .map_err(|cause| failed(&policy, cause))?;
             }
             policy
         }
@@ -68,4 +77,24 @@ pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -
         config.policy.display()
     );
     Ok((config, held))
+}
+
+/// Refuses a folder that somebody else may have prepared: one that others can reach, as a folder that came with a download
+/// can be, or one with links in it, which would lead what is written elsewhere.
+fn is_ours(folder: &Path) -> Result<(), String> {
+    let failed = |cause: std::io::Error| format!("{}: {cause}", folder.display());
+    let found = std::fs::symlink_metadata(folder).map_err(failed)?;
+    if !found.is_dir() || found.permissions().mode() & 0o077 != 0 {
+        return Err(format!(
+            "{}: must be a folder of yours alone (mode 0700): remove it, or name another with --dev-dir",
+            folder.display()
+        ));
+    }
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_symlink() {
+            return Err(format!("{}: is a link, and --dev writes through none", entry.path().display()));
+        }
+    }
+    Ok(())
 }

@@ -193,6 +193,11 @@ pub(super) async fn lock(path: &Path, patience: Duration) -> Result<(PathBuf, Fi
     let mut beside = path.clone().into_os_string();
     beside.push(".lock");
     let beside = PathBuf::from(beside);
+    if std::fs::symlink_metadata(&beside).is_ok_and(|found| found.is_symlink()) {
+        // What is written into the lock would be written into whatever the link names.
+        let cause = std::io::Error::other("it is a link");
+        return Err(OpenError::NotWritable { path: beside, cause });
+    }
     let mut file =
         private(OpenOptions::new().read(true).write(true).create(true)).open(&beside).map_err(not_writable(&beside))?;
     let mut waited = Duration::ZERO;
