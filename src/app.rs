@@ -2,6 +2,7 @@
 //! order.
 
 mod health;
+mod incoming;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -14,18 +15,19 @@ use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
+use incoming::Incoming;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 /// What one connection may have in flight; a runtime of agents shares one connection.
-const STREAMS_PER_CONNECTION: u32 = 1024;
+const STREAMS_PER_CONNECTION: u32 = 256;
 /// HTTP/2 windows, so that large arguments do not wait for window updates.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
@@ -76,6 +78,7 @@ pub struct Running {
     address: SocketAddr,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
+    under_way: Arc<AtomicUsize>,
     end_health: watch::Sender<bool>,
     doors: JoinHandle<Result<(), tonic::transport::Error>>,
     health_listener: JoinHandle<std::io::Result<()>>,
@@ -131,12 +134,14 @@ async fn serve(
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
+    let edge = EdgeLayer::new(stopped.clone());
+    let under_way = edge.under_way();
     let mut router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
-        .layer(EdgeLayer::new(stopped.clone()))
+        .layer(edge)
         .add_service(health_service.clone())
         .add_service(doors.agent(&config.callers))
         .add_service(doors.approver(&config.callers))
@@ -152,7 +157,7 @@ async fn serve(
         router = router.add_service(builder().build_v1().map_err(failed)?);
         router = router.add_service(builder().build_v1alpha().map_err(failed)?);
     }
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = Incoming::new(listener);
     let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
@@ -171,6 +176,7 @@ async fn serve(
         address,
         health_address,
         stop,
+        under_way,
         end_health,
         doors,
         health_listener: health_task,
@@ -203,14 +209,15 @@ impl Running {
         self.health.stopping().await;
         self.stop.send_replace(true);
         let mut doors = self.doors;
-        let finished = match tokio::time::timeout(self.grace_period, &mut doors).await {
-            Ok(ended) => matches!(ended, Ok(Ok(()))),
-            Err(_) => {
+        let finished = tokio::select! {
+            ended = &mut doors => matches!(ended, Ok(Ok(()))),
+            () = nothing_under_way(&self.under_way) => true,
+            () = tokio::time::sleep(self.grace_period) => {
                 tracing::warn!(grace_period_ms = self.grace_period.as_millis(), "calls in flight were cut off");
-                doors.abort();
                 false
             }
         };
+        doors.abort();
         self.monitor.abort();
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
@@ -242,6 +249,16 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+}
+
+/// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was
+/// answered last needs its time to be sent.
+async fn nothing_under_way(under_way: &AtomicUsize) {
+    let mut quiet = 0;
+    while quiet < 10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        quiet = if under_way.load(Ordering::SeqCst) == 0 { quiet + 1 } else { 0 };
+    }
 }
 
 async fn until(mut told: watch::Receiver<bool>) {

@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tonic::Status;
+use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
@@ -21,6 +23,8 @@ const READY_FOR: [&str; 4] =
     ["", "countersign.v1.AgentService", "countersign.v1.ApproverService", "countersign.v1.OperatorService"];
 /// A process whose store is away is alive: restarting it would not bring the store back.
 const LIVENESS: &str = "liveness";
+/// A question is the name of a service; it comes without a credential, so nothing larger is waited for.
+const QUESTION_BYTES: usize = 16 * 1024;
 /// How often the store is asked.
 const ASK_STORE: Duration = Duration::from_secs(1);
 /// How long its answer may take.
@@ -45,7 +49,8 @@ impl std::fmt::Debug for Health {
 impl Health {
     pub(super) fn new() -> (Self, HealthServer<HealthService>) {
         let reporter = HealthReporter::new();
-        let service = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
+        let service = HealthServer::new(HealthService::from_health_reporter(reporter.clone()))
+            .max_decoding_message_size(QUESTION_BYTES);
         (Self { reporter, ready: Arc::default(), stopping: Arc::default() }, service)
     }
 
@@ -107,14 +112,32 @@ pub(super) async fn serve(
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let ready = health.ready;
-    let router = Routes::new(service).prepare().into_axum_router().route("/healthz", get(|| async { "ok\n" })).route(
-        "/readyz",
-        get(move || {
-            let ready = ready.load(Ordering::SeqCst);
-            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            let body = format!("{{\"ready\":{ready},\"policy_revision\":\"{policy_revision}\"}}\n");
-            async move { (status, [("content-type", "application/json")], body) }
-        }),
-    );
+    let router = Routes::new(service)
+        .prepare()
+        .into_axum_router()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route(
+            "/readyz",
+            get(move || {
+                let ready = ready.load(Ordering::SeqCst);
+                let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                let body = format!("{{\"ready\":{ready},\"policy_revision\":\"{policy_revision}\"}}\n");
+                async move { (status, [("content-type", "application/json")], body) }
+            }),
+        )
+        // gRPC answers what it does not know with 200 and a status of its own, which a probe with a slip would take for an answer.
+        .fallback(|request: axum::extract::Request| async move {
+            let grpc = request
+                .headers()
+                .get("content-type")
+                .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+            if grpc { Status::unimplemented("this listener serves health alone").into_http() } else { not_found() }
+        });
     axum::serve(listener, router).with_graceful_shutdown(end).await
+}
+
+fn not_found() -> axum::http::Response<Body> {
+    let mut response = axum::http::Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }

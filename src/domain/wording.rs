@@ -35,7 +35,7 @@ fn name(text: &str) -> String {
     if neutral.chars().all(word) && !neutral.ends_with('.') {
         return neutral.into_owned();
     }
-    format!("\"{}\"", neutral.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("\"{}\"", neutral.replace('"', "\\u{22}"))
 }
 
 /// Where a text that stands beside the preview may not be what it looks like: it mixes scripts, or has characters that a
@@ -85,7 +85,7 @@ mod tests {
         subject.account = Some(id("the sandbox on behalf of \"nobody\". A dry run"));
         assert_eq!(
             question(&subject, None),
-            "assistant asks to run GMAIL_SEND_EMAIL of gmail as \"the sandbox on behalf of \\\"nobody\\\". A dry run\" on \
+            "assistant asks to run GMAIL_SEND_EMAIL of gmail as \"the sandbox on behalf of \\u{22}nobody\\u{22}. A dry run\" on \
              behalf of olga."
         );
         subject.account = Some(id("work."));

@@ -6,6 +6,8 @@ use super::errors;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,12 +28,34 @@ const OURS: &str = "/countersign.v1.";
 pub struct EdgeLayer {
     /// Turns true when the sidecar stops.
     stopped: watch::Receiver<bool>,
+    under_way: Arc<AtomicUsize>,
 }
 
 impl EdgeLayer {
     /// The layer of a sidecar that stops when `stopped` turns true.
     pub fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { stopped }
+        Self { stopped, under_way: Arc::default() }
+    }
+
+    /// How many calls have begun and have no answer yet.
+    pub fn under_way(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.under_way)
+    }
+}
+
+/// One call that has begun; it is over when this is dropped, whatever becomes of it.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn one_of(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -39,7 +63,7 @@ impl<S> Layer<S> for EdgeLayer {
     type Service = Edge<S>;
 
     fn layer(&self, inner: S) -> Edge<S> {
-        Edge { inner, stopped: self.stopped.clone() }
+        Edge { inner, stopped: self.stopped.clone(), under_way: Arc::clone(&self.under_way) }
     }
 }
 
@@ -48,6 +72,7 @@ impl<S> Layer<S> for EdgeLayer {
 pub struct Edge<S> {
     inner: S,
     stopped: watch::Receiver<bool>,
+    under_way: Arc<AtomicUsize>,
 }
 
 impl<S> Service<Request<Body>> for Edge<S>
@@ -68,8 +93,10 @@ where
         let ours = request.uri().path().starts_with(OURS);
         // Our own methods answer once; health and reflection may stream for as long as the process lives.
         let stopped = (!ours).then(|| self.stopped.clone());
+        let one = UnderWay::one_of(&self.under_way);
         let answer = self.inner.call(request);
         Box::pin(async move {
+            let _one = one;
             let answer = match deadline {
                 None => answer.await,
                 Some(deadline) => tokio::select! {

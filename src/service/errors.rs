@@ -3,6 +3,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+use super::sparing::Sparing;
 use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
 use crate::domain::consume::ConsumeRefusal;
@@ -17,6 +18,9 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
+
+/// A store that is away is away for every call.
+static UNAVAILABLE: Sparing = Sparing::new();
 
 /// The domain of every `google.rpc.ErrorInfo`.
 pub(super) const DOMAIN: &str = "countersign.v1";
@@ -217,7 +221,9 @@ pub(super) fn status(error: &EngineError) -> Status {
 fn store(error: &StoreError) -> Status {
     match error {
         StoreError::Unavailable { .. } => {
-            tracing::error!(cause = %error, "the store does not answer");
+            if let Some(unsaid) = UNAVAILABLE.say() {
+                tracing::error!(cause = %error, unsaid, "the store does not answer");
+            }
             let mut details = ErrorDetails::with_error_info("STORE_UNAVAILABLE", DOMAIN, Metadata::new());
             details.set_retry_info(Some(RETRY_STORE));
             Status::with_error_details(

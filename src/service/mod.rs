@@ -11,6 +11,7 @@ mod render;
 mod sparing;
 
 pub use edge::EdgeLayer;
+pub(crate) use sparing::Sparing;
 
 use crate::auth::{Caller, Callers, Powers, Role};
 use crate::domain::approval::Person;
@@ -20,7 +21,6 @@ use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
 use fields::Violations;
-use sparing::Sparing;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

@@ -6,14 +6,19 @@ use std::time::{Duration, Instant};
 
 /// Says something at most once a second, so that whoever causes it cannot fill the log, and counts what it left unsaid.
 #[derive(Debug, Default)]
-pub(super) struct Sparing {
+pub(crate) struct Sparing {
     said: Mutex<Option<Instant>>,
     unsaid: AtomicU64,
 }
 
 impl Sparing {
+    /// Nothing has been said.
+    pub(crate) const fn new() -> Self {
+        Self { said: Mutex::new(None), unsaid: AtomicU64::new(0) }
+    }
+
     /// How often it was left unsaid since it was last said, if it is to be said now.
-    pub(super) fn say(&self) -> Option<u64> {
+    pub(crate) fn say(&self) -> Option<u64> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_some_and(|said| said.elapsed() < Duration::from_secs(1)) {
             self.unsaid.fetch_add(1, Ordering::Relaxed);

@@ -94,3 +94,21 @@ async fn the_plaintext_listener_serves_no_door_even_to_who_has_the_key() {
     unimplemented(reflected.unwrap_err().code());
     assert!(sidecar.audit().await.is_empty());
 }
+
+#[tokio::test]
+async fn a_probe_with_a_slip_gets_no_answer_that_looks_like_one() {
+    let sidecar = Sidecar::start().await;
+    let address = sidecar.running().health_address();
+    for path in ["/", "/health", "/livez", "/metrics", "/healthz/", "/readyz/", "/Healthz", "//healthz"] {
+        assert_eq!(http_get(address, path).await.0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_about_health_without_a_credential_cannot_fill_the_memory() {
+    let sidecar = Sidecar::start().await;
+    for channel in [sidecar.channel(), plaintext(&sidecar)] {
+        let error = check(channel, &"x".repeat(1 << 20)).await.unwrap_err();
+        assert!(matches!(error.code(), Code::ResourceExhausted | Code::OutOfRange), "{error:?}");
+    }
+}

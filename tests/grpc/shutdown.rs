@@ -240,3 +240,14 @@ async fn whoever_only_watches_does_not_hold_up_a_stop() {
     }
     assert!(stopped.await.unwrap(), "nothing had to be cut off");
 }
+
+#[tokio::test]
+async fn who_is_connected_and_asks_nothing_does_not_hold_up_a_stop() {
+    let mut sidecar = Sidecar::start().await;
+    sidecar.still_tells_the_story().await;
+    // One connection that says nothing at all, and one channel that has had its answers and stays.
+    let silent = tokio::net::TcpStream::connect(sidecar.running().address()).await.unwrap();
+    let channel = sidecar.channel();
+    assert!(sidecar.stop().await, "there was nothing in flight that could be cut off");
+    drop((silent, channel));
+}

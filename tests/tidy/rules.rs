@@ -75,6 +75,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sqlx", &["storage"]),
     ("futures_util", &["storage"]),
     ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
+    ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),

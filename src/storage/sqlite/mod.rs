@@ -1,6 +1,7 @@
 //! The store in one SQLite file, for one process.
 //!
 //! - `open`: the lock beside the file, whose file it is, whether its times make sense
+//! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `writes`, `reads`: the statements
@@ -11,6 +12,7 @@
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
 mod open;
+mod presence;
 mod reads;
 mod rows;
 mod schema;
@@ -36,6 +38,7 @@ use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+use presence::Presence;
 use sqlx::error::ErrorKind;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
@@ -120,6 +123,8 @@ impl SqliteStore {
         if newest > wall.plus(open::CLOCK_TOLERANCE) && !options.accept_clock {
             return Err(OpenError::ClockBehind { newest, wall });
         }
+        let not_readable = |cause| OpenError::NotWritable { path: path.clone(), cause };
+        let presence = Presence::of(&path).map_err(not_readable)?;
         let time = Arc::new(StoreTime::since(newest, options.clock));
         let counters = Arc::new(Counters::default());
         let readers = SqlitePoolOptions::new()
@@ -138,6 +143,7 @@ impl SqliteStore {
             queue: options.queue.max(1),
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
+            presence,
             guard: lock,
         });
         Ok(Self {

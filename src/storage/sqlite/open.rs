@@ -7,6 +7,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _, SqliteConnection, que
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -161,6 +162,9 @@ impl OpenError {
 #[derive(Debug)]
 pub(super) struct FileLock {
     file: File,
+    /// The database itself, locked beside SQLite's own locks (which are of another kind): whatever other name it has (a hard
+    /// link, a mount), its lock is the same. Kept open to the end, since closing it would give up SQLite's locks too.
+    _database: File,
 }
 
 impl Drop for FileLock {
@@ -187,7 +191,13 @@ pub(super) async fn lock(path: &Path, patience: Duration) -> Result<(PathBuf, Fi
         move |cause| OpenError::NotWritable { path, cause }
     };
     let path = directory.canonicalize().map_err(not_writable(directory))?.join(name);
-    private(OpenOptions::new().write(true).create(true)).open(&path).map_err(not_writable(&path))?;
+    let opened = private(OpenOptions::new().read(true).write(true).create(true)).open(&path);
+    let database = opened.map_err(not_writable(&path))?;
+    if database.metadata().is_ok_and(|found| found.nlink() > 1) {
+        // SQLite's log stands beside the name: under another name what is in it would not be seen.
+        let cause = std::io::Error::other("the file has another name (a hard link): remove one of them");
+        return Err(OpenError::NotWritable { path, cause });
+    }
     // Two names of one file (a link) must not have two locks.
     let path = path.canonicalize().map_err(not_writable(&path))?;
     let mut beside = path.clone().into_os_string();
@@ -202,7 +212,7 @@ pub(super) async fn lock(path: &Path, patience: Duration) -> Result<(PathBuf, Fi
         private(OpenOptions::new().read(true).write(true).create(true)).open(&beside).map_err(not_writable(&beside))?;
     let mut waited = Duration::ZERO;
     loop {
-        match file.try_lock() {
+        match file.try_lock().and_then(|()| database.try_lock()) {
             Ok(()) => break,
             Err(TryLockError::WouldBlock) if waited < patience => {
                 tokio::time::sleep(LOCK_RETRY).await;
@@ -217,7 +227,7 @@ pub(super) async fn lock(path: &Path, patience: Duration) -> Result<(PathBuf, Fi
         .and_then(|()| file.seek(SeekFrom::Start(0)))
         .and_then(|_| writeln!(file, "{}", std::process::id()));
     written.map_err(not_writable(&beside))?;
-    Ok((path, FileLock { file }))
+    Ok((path, FileLock { file, _database: database }))
 }
 
 /// How the writer connects.

@@ -4,6 +4,7 @@
 //! fails, the batch is undone and each write runs alone, so that none fails for its neighbours. Where a commit fails, it
 //! is not known what is on the disk: everyone in it is told so, and the connection is made anew.
 
+use super::presence::Presence;
 use super::time::StoreTime;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
@@ -104,6 +105,7 @@ pub(super) struct WriterSettings<G> {
     pub(super) queue: usize,
     pub(super) acquire_timeout: Duration,
     pub(super) write_timeout: Duration,
+    pub(super) presence: Presence,
     pub(super) guard: G,
 }
 
@@ -112,9 +114,16 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
     let (queue, mut waiting) = mpsc::channel(settings.queue);
     let handle =
         WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
-    let WriterSettings { options, connection, time, counters, guard, .. } = settings;
+    let WriterSettings { options, connection, time, counters, presence, guard, .. } = settings;
+    let presence = Arc::new(presence);
     let task = tokio::spawn(async move {
-        let mut writer = Writer { options: options.clone(), connection: Some(connection), time, counters };
+        let mut writer = Writer {
+            options: options.clone(),
+            connection: Some(connection),
+            presence: Arc::clone(&presence),
+            time,
+            counters,
+        };
         loop {
             let mut batch = Vec::new();
             if waiting.recv_many(&mut batch, BATCH).await == 0 {
@@ -131,7 +140,13 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
                 Err(error) if error.is_panic() => {
                     tracing::error!("a write panicked; its batch is undone");
                     counters.reconnects.fetch_add(1, Ordering::Relaxed);
-                    Writer { options: options.clone(), connection: None, time, counters }
+                    Writer {
+                        options: options.clone(),
+                        connection: None,
+                        presence: Arc::clone(&presence),
+                        time,
+                        counters,
+                    }
                 }
                 Err(_) => return,
             };
@@ -188,6 +203,7 @@ impl<W: Write> Waiting for Pending<W> {
 struct Writer {
     options: SqliteConnectOptions,
     connection: Option<SqliteConnection>,
+    presence: Arc<Presence>,
     time: Arc<StoreTime>,
     counters: Arc<Counters>,
 }
@@ -219,6 +235,11 @@ impl Writer {
 
     /// Runs these writes in one transaction. The connection is kept only where it is known to be in no transaction.
     async fn together(&mut self, writes: &mut [Box<dyn Waiting>]) -> Ended {
+        // Nor is a new file made in its place: nothing is acknowledged that nobody would find again.
+        if !self.presence.is_there() {
+            self.counters.failing.store(true, Ordering::Relaxed);
+            return Ended::Broken("the database was removed or replaced while it was open: restart".to_owned());
+        }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => match self.options.connect().await {

@@ -258,3 +258,22 @@ async fn every_table_that_is_written_says_how_new_it_is() {
         assert_eq!(open(&folder).await.time().await.unwrap(), newest, "{what}");
     }
 }
+
+#[tokio::test]
+async fn another_name_of_the_same_file_is_no_second_database() {
+    let folder = Folder::new();
+    let first = open(&folder).await;
+    let other = folder.0.join("other-name.db");
+    let open_other =
+        || SqliteStore::open(SqliteOptions { lock_timeout: Duration::ZERO, ..SqliteOptions::new(&other, clock()) });
+    std::fs::hard_link(folder.database(), &other).unwrap();
+    let error = open_other().await.unwrap_err();
+    assert!(error.to_string().contains("hard link"), "{error}");
+    // Moved away, or mounted elsewhere, it has one name again; what is locked is the file.
+    std::fs::remove_file(folder.database()).unwrap();
+    let error = open_other().await.unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    first.close().await;
+    drop(first);
+    open_other().await.unwrap().time().await.unwrap();
+}

@@ -365,3 +365,23 @@ async fn who_can_read_and_not_write_is_not_ready() {
     store.time().await.unwrap();
     assert!(!store.counters.is_failing(), "a commit that changed something was seen");
 }
+
+#[tokio::test]
+async fn a_database_that_was_removed_or_replaced_takes_no_more_writes() {
+    for removed in ["countersign.db", "countersign.db-wal"] {
+        let folder = Folder::new();
+        let store = Arc::new(open(&folder).await);
+        store.record(vec![event("before")]).await.unwrap();
+        let file = folder.0.join(removed);
+        let kept = std::fs::read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        for _ in 0..2 {
+            let error = store.record(vec![event("after")]).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable { .. }), "{removed}: {error}");
+            store.time().await.unwrap_err();
+        }
+        // Another file of that name is another file.
+        std::fs::write(&file, kept).unwrap();
+        store.record(vec![event("after")]).await.unwrap_err();
+    }
+}
