@@ -192,12 +192,12 @@ impl Door<'_> {
         if self.json {
             writeln!(out, "{}", terminal::json(&json::approval(&approval)))?;
         } else {
-            show::record(out, 0, &approval)?;
+            show::record(out, show::layout(0), &approval)?;
         }
         Ok(Exit::Done)
     }
 
-    /// Shows, asks, decides: on exactly what was shown.
+    /// Shows all that is bound, asks, decides: on exactly what was shown.
     async fn decide(
         &mut self,
         decide: &DecideCommand,
@@ -209,8 +209,7 @@ impl Door<'_> {
         let approving = verdict == Verdict::Approve;
         // Standard output is for what a program reads, where one does.
         let beside: &mut dyn Write = if self.json { &mut *err } else { &mut *out };
-        show::standing(beside, 0, &shown)?;
-        show::question(beside, 0, &shown)?;
+        show::record(beside, show::layout(0), &shown)?;
         if !decide.yes {
             let question = if approving { "Approve this?" } else { "Deny this?" };
             writeln!(err)?;

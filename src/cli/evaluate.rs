@@ -113,7 +113,7 @@ pub(super) fn run(command: &EvaluateCommand, out: &mut dyn Write, err: &mut dyn 
 }
 
 fn for_people(answer: &PolicyAnswer, fingerprint: &Fingerprint, out: &mut dyn Write) -> io::Result<()> {
-    let layout = Layout { indent: 0, label: 15 };
+    let layout = Layout::new(0, 15);
     layout.field(out, "decision", answer.decision.as_str())?;
     layout.field(out, "reason", answer.reason.as_str())?;
     layout.field(out, "message", &answer.message)?;
@@ -150,7 +150,7 @@ fn for_people(answer: &PolicyAnswer, fingerprint: &Fingerprint, out: &mut dyn Wr
             CheckOutcome::NotReached => (" ", "not reached"),
         };
         let label = format!("{mark} {:>2} {}", check.number, check.name);
-        Layout { indent: 0, label: 32 }.field(out, &label, &format!("{outcome:<12}{}", safe(&check.detail)))?;
+        Layout::new(0, 32).field(out, &label, &format!("{outcome:<12}{}", safe(&check.detail)))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a person is shown of an approval: everything that the decision is about, and what of it cannot be shown as it is.
 //! The demonstration and `approvals` show the same.
 
-use super::terminal::{Layout, WIDTH, safe, wrap};
+use super::terminal::{Layout, safe};
 use crate::domain::canonical::{Canonical, Limits, MAX_BYTES, Top};
 use crate::domain::json::Json;
 use crate::domain::span::show_span;
@@ -15,23 +15,25 @@ use std::time::Duration;
 /// The column of labels.
 const LABEL: usize = 16;
 
+/// Where an approval's fields stand, `indent` columns from the left.
+pub(super) fn layout(indent: usize) -> Layout {
+    Layout::new(indent, LABEL)
+}
+
 /// The question: what would run, with which arguments, who must confirm, until when.
-pub(super) fn question(out: &mut dyn Write, indent: usize, approval: &proto::Approval) -> io::Result<()> {
-    let layout = Layout { indent, label: LABEL };
+pub(super) fn question(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) -> io::Result<()> {
     layout.field(out, "question", &approval.message)?;
     if let Some(retried) = &approval.retried {
         let twice = if retried.may_do_twice { "; doing it again may do it twice" } else { "" };
         layout.field(out, "retries", &format!("{} ({}){twice}", retried.execution_id, retried.state))?;
     }
-    layout.lines(out, "arguments", preview(&approval.preview_json, &masked(approval)))?;
-    let mut label = "not as it is";
+    layout.value(out, "arguments", &preview(&approval.preview_json, &masked(approval)))?;
     for omission in &approval.omissions {
-        layout.field(out, label, &omitted(omission))?;
-        label = "";
+        layout.field(out, "not as it is", &omitted(omission))?;
     }
     if !approval.agent_note.is_empty() {
-        layout.lines(out, "the agent says", note(&approval.agent_note, indent + LABEL))?;
-        layout.field(out, "", "(the agent's own words, checked by nobody)")?;
+        layout.quote(out, "the agent says", &approval.agent_note)?;
+        layout.ours(out, "(the agent's own words, checked by nobody)")?;
     }
     layout.field(out, "scope", &scope(approval))?;
     for rule in &approval.rules {
@@ -44,18 +46,26 @@ pub(super) fn question(out: &mut dyn Write, indent: usize, approval: &proto::App
 }
 
 /// The whole record: the question, and what became of it.
-pub(super) fn record(out: &mut dyn Write, indent: usize, approval: &proto::Approval) -> io::Result<()> {
-    let layout = Layout { indent, label: LABEL };
+pub(super) fn record(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) -> io::Result<()> {
     layout.field(out, "approval", &approval.id)?;
-    standing(out, indent, approval)?;
-    question(out, indent, approval)?;
+    standing(out, layout, approval)?;
+    question(out, layout, approval)?;
+    layout.field(out, "principal", &approval.principal)?;
+    layout.field(out, "agent", &approval.agent)?;
     layout.optional(out, "conversation", &approval.conversation)?;
-    layout.optional(out, "connection", &approval.connection)?;
+    layout.field(out, "connector", &approval.connector)?;
+    layout.optional(out, "account", &approval.account)?;
+    if !approval.connection.is_empty() {
+        // Ours first, so that the connection's own text cannot take it back.
+        layout.field(out, "connection", &format!("(recorded, not bound) {}", approval.connection))?;
+    }
+    layout.field(out, "action", &approval.action)?;
     if let Some(objective) = &approval.objective {
-        let text = format!("{} of {}, revision {}", objective.id, objective.transcript, objective.revision);
+        let text = format!("revision {}, {} of {}", objective.revision, objective.id, objective.transcript);
         layout.field(out, "objective", &text)?;
     }
     layout.optional(out, "tool definition", &approval.tool_definition_digest)?;
+    layout.optional(out, "retry of", &approval.retry_of)?;
     layout.field(out, "asked by", &approval.requested_by)?;
     layout.field(out, "asked at", &time(approval.create_time.as_ref()))?;
     layout.field(out, "reason", &approval.reason)?;
@@ -70,8 +80,7 @@ pub(super) fn record(out: &mut dyn Write, indent: usize, approval: &proto::Appro
 }
 
 /// Where it stands, and who has decided so far.
-pub(super) fn standing(out: &mut dyn Write, indent: usize, approval: &proto::Approval) -> io::Result<()> {
-    let layout = Layout { indent, label: LABEL };
+pub(super) fn standing(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) -> io::Result<()> {
     layout.field(out, "state", state(approval.state()))?;
     layout.optional(out, "state reason", &approval.state_reason)?;
     approval.decisions.iter().try_for_each(|decision| layout.field(out, "decision", &decided(decision)))
@@ -146,7 +155,7 @@ fn omitted(omission: &proto::Omission) -> String {
     let count = omission.count;
     let what = match omission.kind() {
         proto::OmissionKind::Masked => "masked: it is or looks like a secret".to_owned(),
-        proto::OmissionKind::Truncated => format!("cut: {count} bytes more"),
+        proto::OmissionKind::Truncated => format!("cut: {count} characters more"),
         proto::OmissionKind::Elided => format!("left out: {count} more"),
         proto::OmissionKind::Nested => format!("nested too deeply to show: {count} values"),
         proto::OmissionKind::Neutralised => format!("hidden characters made visible: {count}"),
@@ -156,12 +165,6 @@ fn omitted(omission: &proto::Omission) -> String {
         proto::OmissionKind::Unspecified => "not shown as it is".to_owned(),
     };
     format!("{place}: {what}")
-}
-
-/// The agent's words, each line behind a bar, so that none can pass for a line of ours.
-fn note(text: &str, column: usize) -> Vec<String> {
-    let text = neutralise(text, LineBreaks::Keep).text.replace('\t', "  ");
-    text.lines().flat_map(|line| wrap(line, WIDTH.saturating_sub(column + 2))).map(|line| format!("| {line}")).collect()
 }
 
 fn masked(approval: &proto::Approval) -> BTreeSet<&str> {
@@ -241,19 +244,28 @@ impl Printer<'_> {
     }
 }
 
+/// A string of the arguments. Blanks that only look like a space are told from one: what is approved is the very text.
 fn quoted(text: &str) -> String {
-    let text = neutralise(text, LineBreaks::Keep).text;
-    serde_json::to_string(&*text).unwrap_or_default()
+    let mut shown = String::new();
+    for character in neutralise(text, LineBreaks::Keep).text.chars() {
+        if character.is_ascii() || !character.is_whitespace() {
+            shown.push(character);
+        } else {
+            shown.push_str(&safe(character.encode_utf8(&mut [0; 4])));
+        }
+    }
+    serde_json::to_string(&shown).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::terminal::columns_of;
     use crate::domain::text::is_hidden;
 
     fn shown(approval: &proto::Approval) -> String {
         let mut out = Vec::new();
-        record(&mut out, 2, approval).unwrap();
+        record(&mut out, Layout { indent: 2, label: LABEL, width: 80 }, approval).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -279,6 +291,97 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
+    }
+
+    /// Texts that try to wrap into rows of their own.
+    fn hostile_texts() -> Vec<String> {
+        let fake = "scope           read";
+        let mut texts = Vec::new();
+        for blank in [" ", "\u{A0}", "\u{202F}", "\u{3000}", "\u{2007}", "\u{2800}", "\t", "\u{200B}"] {
+            for padding in [1, 17, 40, 61, 62, 63, 64, 65, 66, 78, 79, 80, 81, 160] {
+                texts.push(format!("ok{}{fake}{}", blank.repeat(padding), blank.repeat(80)));
+                texts.push(format!("{}{fake}", blank.repeat(padding)));
+            }
+        }
+        for filler in
+            ["x", "\u{4E00}", "\u{FF21}", "e\u{301}\u{302}", "\u{903}", "\u{1F600}", "\u{3B1}", "\u{2E3B}", "\u{AC00}"]
+        {
+            for count in [30, 31, 32, 62, 63, 64, 80, 200] {
+                texts.push(format!("{}{fake}", filler.repeat(count)));
+                texts.push(format!(
+                    "{} {fake}\n{fake}\r\nApprove this? [y]es/[n]o: y\u{85}{fake}",
+                    filler.repeat(count)
+                ));
+            }
+        }
+        texts
+    }
+
+    #[test]
+    fn no_row_of_anothers_text_is_without_its_bar_or_wider_than_the_terminal() {
+        for text in hostile_texts() {
+            let approval = proto::Approval {
+                message: text.clone(),
+                account: text.clone(),
+                preview_json: serde_json::json!({ "body": [text], text.as_str(): 1 }).to_string(),
+                omissions: vec![proto::Omission { pointer: format!("/{text}"), ..proto::Omission::default() }; 2],
+                agent_note: text.clone(),
+                fingerprint: format!("v1:{}", "0".repeat(64)),
+                objective: Some(proto::Objective { transcript: text.clone(), id: text.clone(), revision: 1 }),
+                ..proto::Approval::default()
+            };
+            for (indent, width) in [(0, 80), (2, 80), (0, 100), (0, 57), (0, 30), (3, 20)] {
+                let mut out = Vec::new();
+                record(&mut out, Layout { indent, label: LABEL, width }, &approval).unwrap();
+                let shown = String::from_utf8(out).unwrap();
+                let mut labels = Vec::new();
+                for row in shown.lines() {
+                    assert!(columns_of(row) <= width, "wider than {width}: {row:?} of {text:?}");
+                    let text = row.trim_start();
+                    if text.starts_with('|') || "(the agent's own words, checked by nobody)".contains(text) {
+                        continue;
+                    }
+                    assert!(row.len() - text.len() <= indent, "neither bar nor label at {width}: {row:?} in\n{shown}");
+                    labels.push(text.get(..LABEL.min(text.len())).unwrap_or_default().trim_end().to_owned());
+                }
+                if width >= 57 {
+                    assert_eq!(labels.iter().filter(|label| *label == "scope").count(), 1, "{shown}");
+                }
+                assert!(!labels.iter().any(|label| label.starts_with("Approve")), "{shown}");
+                let ours = shown.lines().filter(|row| row.trim_start().starts_with('('));
+                assert!(
+                    width < 80
+                        || ours.eq([format!("{:1$}(the agent's own words, checked by nobody)", "", indent + LABEL)])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_blank_in_a_value_that_is_no_space_is_told_from_one_and_a_note_has_spaces_alone() {
+        let text = shown(&proto::Approval {
+            preview_json: "{\"a\":\"1\u{A0}2\u{3000}3 4\"}".to_owned(),
+            agent_note: "un\u{A0}deux\u{3000}trois\u{202F}!".to_owned(),
+            ..proto::Approval::default()
+        });
+        assert!(text.contains(r#"| "#) && text.contains(r#""a": "1\\u{A0}2\\u{3000}3 4""#), "{text}");
+        assert!(text.contains("| un deux trois !"), "{text}");
+    }
+
+    #[test]
+    fn a_fingerprint_stands_on_one_row_of_eighty_columns() {
+        let fingerprint = format!("v1:{}", "0".repeat(64));
+        let approval = proto::Approval { fingerprint: fingerprint.clone(), ..proto::Approval::default() };
+        let mut out = Vec::new();
+        record(&mut out, Layout { indent: 0, label: LABEL, width: 80 }, &approval).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains(&format!("\nfingerprint {fingerprint}\n")));
+    }
+
+    #[test]
+    fn what_is_cut_is_counted_in_characters() {
+        let cut =
+            proto::Omission { kind: proto::OmissionKind::Truncated.into(), count: 7, ..proto::Omission::default() };
+        assert_eq!(omitted(&cut), "the whole: cut: 7 characters more");
     }
 
     #[test]

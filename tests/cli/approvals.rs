@@ -26,7 +26,8 @@ fn a_person_lists_shows_and_approves() {
     ran.in_order(&[
         &id,
         "PENDING",
-        "assistant asks to run GMAIL_SEND_EMAIL of gmail as work-mailbox-a on behalf of dana.",
+        "assistant asks to run GMAIL_SEND_EMAIL of gmail as",
+        "| work-mailbox-a on behalf of dana.",
         "\"amount\": 9007199254740993,",
         "\"password\": (masked),",
         "/password: masked",

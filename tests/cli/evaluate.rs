@@ -118,7 +118,7 @@ fn what_cannot_be_asked_is_told_apart_from_a_no() {
 fn arguments_that_break_a_rule_are_not_printed() {
     let ran = gmail("GMAIL_SEND_EMAIL", &["--explain"], "{\"recipient_email\":{\"s3cret\\u001b[2J\":1}}");
     assert_eq!(ran.code, 1);
-    ran.in_order(&["outside-recipients (confirm); in error, which counts as matching"]);
+    ran.in_order(&["outside-recipients (confirm); in error, which counts as"]);
     assert!(!ran.out.contains("s3cret"), "{ran:?}");
     harmless(&ran.out);
 }

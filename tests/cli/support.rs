@@ -140,10 +140,11 @@ pub fn run(arguments: &[&str]) -> Ran {
 
 /// Opens a terminal, runs the rest of its arguments there, and types the first at the first question.
 const TERMINAL: &str = "
-import os, pty, select, signal, sys
+import fcntl, os, pty, select, signal, struct, sys, termios
 typed = sys.argv[1].encode()
 pid, terminal = pty.fork()
 if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, int(os.environ['COLUMNS']), 0, 0))
     # Whoever runs the tests in the background may have had interrupts ignored, which is inherited.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.argv[2], sys.argv[2:])
@@ -167,9 +168,15 @@ sys.exit(code if code >= 0 else 256 + code)
 
 /// Runs it at a terminal, where `typed` is typed once it asks. Everything shown is `out`; a code below 0 is a signal's.
 pub fn at_a_terminal(arguments: &[&str], typed: &str, folder: &Folder) -> Ran {
+    at_a_terminal_of(80, arguments, typed, folder)
+}
+
+/// As [`at_a_terminal`], with so many columns.
+pub fn at_a_terminal_of(columns: u16, arguments: &[&str], typed: &str, folder: &Folder) -> Ran {
     let mut command = Command::new("python3");
     say_nothing(&mut command);
     command.args(["-c", TERMINAL, typed, BINARY]).args(arguments).env("TMPDIR", &folder.0);
+    command.env("COLUMNS", columns.to_string());
     let output = command.stdin(Stdio::null()).output().unwrap();
     let code = output.status.code().unwrap();
     Ran {

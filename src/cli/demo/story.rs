@@ -5,7 +5,7 @@ use super::mailbox::Mailbox;
 use super::sidecar::{AGENT, PERSON, Sidecar};
 use crate::cli::remote::Refused;
 use crate::cli::show::{self, short};
-use crate::cli::terminal::{Layout, WIDTH, ask, table, wrap};
+use crate::cli::terminal::{Layout, ask, table, width, wrap};
 use crate::client::{self, Authenticated};
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::approver_service_client::ApproverServiceClient;
@@ -19,7 +19,8 @@ use tonic::{Response, Status};
 use uuid::Uuid;
 
 const INDENT: usize = 3;
-const STEP: Layout = Layout { indent: INDENT, label: 20 };
+/// The column of calls.
+const CALL: usize = 20;
 /// Beyond a deadline it is over; this much more keeps the two clocks of one machine apart.
 const AFTER: Duration = Duration::from_millis(50);
 
@@ -112,7 +113,7 @@ impl<'a> Story<'a> {
         let answer = answered(self.consume("", &invocation).await)?;
         let permit = answer.permit.unwrap_or_default();
         expect("no approval is used up", "", permit.approval_id.as_str())?;
-        STEP.field(self.out, "Consume", &format!("a permit, without a token: execution {}", permit.execution_id))?;
+        step().field(self.out, "Consume", &format!("a permit, without a token: execution {}", permit.execution_id))?;
         self.report(&permit, "").await
     }
 
@@ -134,7 +135,7 @@ impl<'a> Story<'a> {
         expect("the question waits", ApprovalState::Pending, shown.state())?;
         expect("one part is masked", 1, shown.omissions.len())?;
         expect("the secret is not shown", false, shown.preview_json.contains("hunter2"))?;
-        show::question(self.out, INDENT, &shown)?;
+        show::question(self.out, show::layout(INDENT), &shown)?;
         Ok(Asked { approval: shown, ..asked })
     }
 
@@ -190,10 +191,10 @@ impl<'a> Story<'a> {
         let permit = answer.permit.unwrap_or_default();
         expect("the approval is used up", asked.approval.id.as_str(), permit.approval_id.as_str())?;
         expect("the permit is new", false, answer.replayed)?;
-        STEP.field(self.out, "Consume", &format!("a permit: execution {}", permit.execution_id))?;
-        STEP.field(self.out, "", &format!("idempotency key {}", permit.idempotency_key))?;
+        step().field(self.out, "Consume", &format!("a permit: execution {}", permit.execution_id))?;
+        step().field(self.out, "", &format!("idempotency key {}", permit.idempotency_key))?;
         let message = self.mailbox.send(&permit.idempotency_key);
-        STEP.field(self.out, "the mail service", &format!("sent {message}"))?;
+        step().field(self.out, "the mail service", &format!("sent {message}"))?;
         self.report(&permit, &message).await
     }
 
@@ -275,7 +276,11 @@ impl<'a> Story<'a> {
         };
         let approval = answered(self.agent.get_approval(request).await)?.approval.unwrap_or_default();
         expect("the denial is final", ApprovalState::Denied, approval.state())?;
-        STEP.field(self.out, "GetApproval", &format!("{}: {}", show::state(approval.state()), approval.state_reason))?;
+        step().field(
+            self.out,
+            "GetApproval",
+            &format!("{}: {}", show::state(approval.state()), approval.state_reason),
+        )?;
         Ok(())
     }
 }
@@ -340,7 +345,7 @@ impl Story<'_> {
         let state = short(execution.state().as_str_name(), "EXECUTION_STATE_");
         let remote = execution.remote_reference;
         let text = if remote.is_empty() { state.to_owned() } else { format!("{state}, as {remote}") };
-        Ok(STEP.field(self.out, "ReportOutcome", &text)?)
+        Ok(step().field(self.out, "ReportOutcome", &text)?)
     }
 }
 
@@ -350,7 +355,7 @@ impl Story<'_> {
         if self.step > 0 {
             writeln!(self.out)?;
         }
-        for line in wrap(text, WIDTH) {
+        for line in wrap(text, width()) {
             writeln!(self.out, "{line}")?;
         }
         Ok(())
@@ -362,25 +367,29 @@ impl Story<'_> {
     }
 
     fn decision(&mut self, call: &str, decision: Decision, reason: &str, message: &str) -> io::Result<()> {
-        STEP.field(self.out, call, &format!("{}, {reason}", short(decision.as_str_name(), "DECISION_")))?;
-        STEP.field(self.out, "", message)
+        step().field(self.out, call, &format!("{}, {reason}", short(decision.as_str_name(), "DECISION_")))?;
+        step().field(self.out, "", message)
     }
 
     fn decided(&mut self, approval: &proto::Approval) -> Result<(), Stopped> {
-        STEP.field(self.out, "Decide", show::state(approval.state()))?;
+        step().field(self.out, "Decide", show::state(approval.state()))?;
         for decision in &approval.decisions {
-            STEP.field(self.out, "", &show::decided(decision))?;
+            step().field(self.out, "", &show::decided(decision))?;
         }
         if approval.use_by.is_some() {
-            STEP.field(self.out, "", &format!("to be used by {}", show::time(approval.use_by.as_ref())))?;
+            step().field(self.out, "", &format!("to be used by {}", show::time(approval.use_by.as_ref())))?;
         }
         Ok(())
     }
 
     fn refusal(&mut self, call: &str, refused: &Refused) -> Result<(), Stopped> {
-        STEP.field(self.out, call, &format!("refused: {}", refused.reason))?;
-        Ok(STEP.field(self.out, "", &refused.message)?)
+        step().field(self.out, call, &format!("refused: {}", refused.reason))?;
+        Ok(step().field(self.out, "", &refused.message)?)
     }
+}
+
+fn step() -> Layout {
+    Layout::new(INDENT, CALL)
 }
 
 fn gmail(action: &str, account: &str, arguments: &str) -> proto::Invocation {
