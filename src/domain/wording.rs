@@ -31,7 +31,7 @@ pub fn question(subject: &Subject, retry_of: Option<&RetriedExecution>) -> Strin
 /// A name within a sentence. One that is more than a word could go on as the sentence, so it is quoted.
 fn name(text: &str) -> String {
     let neutral = neutralise(text, LineBreaks::Escape).text;
-    let word = |character: char| character.is_alphanumeric() || "._-@:+/#".contains(character);
+    let word = |character: char| character.is_alphanumeric() || "._-@:+/#\\{}".contains(character);
     if neutral.chars().all(word) && !neutral.ends_with('.') {
         return neutral.into_owned();
     }
