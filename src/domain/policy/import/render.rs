@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_quoted_text_holds_nothing_that_a_catalog_is_refused_for() {
-        for character in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
+        for character in (0..0x2_0000).chain(0xE_0000..0xE_0200).filter_map(char::from_u32) {
             let text = quoted(&format!("é{character}"));
             assert!(!text.contains(is_hidden), "{text:?}");
         }
