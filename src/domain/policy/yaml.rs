@@ -378,7 +378,7 @@ mod tests {
             for line in [format!("# é {character}b: 1"), format!("b: '{character}'"), format!("b: |{character}\n  x")]
             {
                 let text = format!("a: 1\n{line}\n");
-                assert_eq!(problems(&text), [want.clone()], "{text:?}");
+                assert_eq!(problems(&text), std::slice::from_ref(&want), "{text:?}");
             }
         }
     }
