@@ -4,6 +4,7 @@
 //! a dot (`..data` and the folders behind it) are passed over. Subfolders are not read, but catalogs may stand there.
 
 use crate::domain::policy::{CatalogPath, FILE_BYTES, FILES, Policy, Problem, SourceFile};
+use crate::domain::text::is_hidden;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
@@ -32,7 +33,7 @@ impl std::error::Error for PolicyLoadError {}
 /// # Errors
 ///
 /// What cannot be read, else every problem of what was read. A folder without any `*.yaml` is an error, and so is one with
-/// a `*.yml`: it would be passed over, and with it perhaps a rule that denies.
+/// a name that only looks like it (`*.yml`, `*.YAML`): it would be passed over, and with it perhaps a rule that denies.
 pub fn load_policy(path: &Path) -> Result<Policy, PolicyLoadError> {
     let read = if path.is_dir() { read_folder(path) } else { read_file(path).map(|file| vec![file]) };
     let files = read.map_err(|problems| PolicyLoadError { problems })?;
@@ -61,10 +62,10 @@ fn read_folder(folder: &Path) -> Result<Vec<SourceFile>, Vec<Problem>> {
         if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) || path.is_dir() {
             continue;
         }
-        match path.extension().and_then(OsStr::to_str) {
-            Some("yaml") => paths.push(path),
-            Some("yml") => problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned())),
-            Some(_) | None => {}
+        if path.extension() == Some(OsStr::new("yaml")) {
+            paths.push(path);
+        } else if path.file_name().is_some_and(looks_like_yaml) {
+            problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned()));
         }
     }
     if paths.is_empty() && problems.is_empty() {
@@ -83,6 +84,17 @@ fn read_folder(folder: &Path) -> Result<Vec<SourceFile>, Vec<Problem>> {
         }
     }
     if problems.is_empty() { Ok(files) } else { Err(problems) }
+}
+
+/// Whether a person would take a name for one that ends in `.yaml`: in other letters, with `.yml`, with something after it
+/// that is easily overlooked, or with an ending of letters that may be look-alikes. An editor's backup (`~`) is none.
+fn looks_like_yaml(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let seen = name.trim_end_matches(|last: char| last != '~' && !last.is_alphanumeric());
+    let ending = seen.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let letters: String = ending.chars().filter(|letter| !is_hidden(*letter)).collect();
+    let may_look_alike = !letters.is_ascii() && matches!(letters.chars().count(), 3 | 4);
+    may_look_alike || ["yaml", "yml"].iter().any(|other| letters.trim().eq_ignore_ascii_case(other))
 }
 
 /// Why a file was not read, as the end of a sentence that begins with its name.
@@ -240,6 +252,36 @@ mod tests {
             ]
         );
         assert_eq!(load(Path::new("/dev/null"), Path::new("/")).unwrap_err(), ["/dev/null: is no regular file"]);
+    }
+
+    #[test]
+    fn a_name_that_only_looks_like_a_policys_is_refused() {
+        for name in [
+            "deny.YAML",
+            "deny.Yaml",
+            "deny.yml",
+            "deny.YML",
+            "deny.yaml ",
+            "deny. yaml",
+            "deny.yaml.",
+            "deny.yaml\n",
+            "deny.y\u{430}ml",
+            "deny.yaml\u{200b}",
+            "deny.y\u{200b}aml",
+            "deny.\u{ff59}aml",
+        ] {
+            let folder = Folder::new("lookalike");
+            folder.write("a.yaml", EMPTY).write(name, EMPTY);
+            let problems = folder.load().unwrap_err();
+            assert!(
+                problems.len() == 1 && problems[0].contains("rename it to end in `.yaml`"),
+                "{name:?}: {problems:?}"
+            );
+        }
+        let folder = Folder::new("no-lookalike");
+        folder.write("a.yaml", EMPTY).write("README", "").write("yaml", "").write("a.yaml~", "").write("a.json", "");
+        folder.write("notes.md", "").write(".a.yaml.swp", "");
+        assert!(folder.load().is_ok());
     }
 
     #[test]

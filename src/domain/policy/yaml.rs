@@ -1,8 +1,9 @@
 //! YAML as a tree in which every value knows its line and column. A policy needs only the plain part of YAML 1.2: what
 //! could make a text mean something else than it seems (duplicate keys, anchors and aliases, merge keys, tags, several
-//! documents) is refused, and so is what is too large or too deep.
+//! documents, characters that cannot be seen) is refused, and so is what is too large or too deep.
 
 use super::problem::{Problem, shown, write_key};
+use crate::domain::text::is_hidden;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -59,6 +60,10 @@ pub(super) fn parse(file: &str, text: &str, problems: &mut Vec<Problem>) -> Opti
         problems.push(Problem::of_file(file, format!("has {size} bytes; at most {FILE_BYTES} are read")));
         return None;
     }
+    if let Some(problem) = hidden_character(file, text) {
+        problems.push(problem);
+        return None;
+    }
     let mut builder = Builder { file, problems, open: Vec::new(), root: None, documents: 0, nodes: 0 };
     // The parser is another's: should a text make it panic, this file is refused and the service lives on.
     match catch_unwind(AssertUnwindSafe(|| builder.read(text))) {
@@ -74,6 +79,34 @@ pub(super) fn parse(file: &str, text: &str, problems: &mut Vec<Problem>) -> Opti
         problems.push(Problem::of_file(file, "is empty"));
     }
     root
+}
+
+/// The first character that lets a text be read otherwise than it loads, in comments too: a lone carriage return or a line
+/// separator ends a comment for some and not for others, a bidirectional control shows a line in another order. Ends of
+/// lines may be CR LF, and the text may begin with a byte order mark.
+fn hidden_character(file: &str, text: &str) -> Option<Problem> {
+    let (mut line, mut column) = (1, 0);
+    let mut characters = text.strip_prefix('\u{feff}').unwrap_or(text).chars().peekable();
+    while let Some(character) = characters.next() {
+        column += 1;
+        match character {
+            '\n' => (line, column) = (line + 1, 0),
+            '\t' => {}
+            '\r' if characters.peek() == Some(&'\n') => {}
+            _ if is_hidden(character) => {
+                let code = u32::from(character);
+                let message = match character {
+                    '\r' => "has a carriage return that no line feed follows".to_owned(),
+                    _ => format!(
+                        "has the character U+{code:04X}, which cannot be seen; in double quotes, write its escape"
+                    ),
+                };
+                return Some(Problem { file: file.to_owned(), line, column, key: String::new(), message });
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 struct Builder<'a> {
@@ -313,6 +346,46 @@ mod tests {
                 "f:8:1: has a member without a key",
             ]
         );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_refused_in_comments_too() {
+        assert_eq!(
+            problems("a: 1\n# é\r  b: never\n"),
+            ["f:2:4: has a carriage return that no line feed follows"],
+            "some readers end the comment there"
+        );
+        assert_eq!(problems("# a\r\r\na: 1\n"), ["f:1:4: has a carriage return that no line feed follows"]);
+        assert_eq!(problems("a: 1\r"), ["f:1:5: has a carriage return that no line feed follows"]);
+        for (character, code) in [
+            ('\u{85}', "U+0085"),
+            ('\u{2028}', "U+2028"),
+            ('\u{2029}', "U+2029"),
+            ('\u{202e}', "U+202E"),
+            ('\u{2066}', "U+2066"),
+            ('\u{200b}', "U+200B"),
+            ('\u{ad}', "U+00AD"),
+            ('\u{feff}', "U+FEFF"),
+            ('\u{e0061}', "U+E0061"),
+            ('\0', "U+0000"),
+            ('\u{b}', "U+000B"),
+            ('\u{c}', "U+000C"),
+            ('\u{1b}', "U+001B"),
+            ('\u{7f}', "U+007F"),
+        ] {
+            let want =
+                format!("f:2:5: has the character {code}, which cannot be seen; in double quotes, write its escape");
+            for line in [format!("# é {character}b: 1"), format!("b: '{character}'"), format!("b: |{character}\n  x")]
+            {
+                let text = format!("a: 1\n{line}\n");
+                assert_eq!(problems(&text), std::slice::from_ref(&want), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn windows_line_ends_a_leading_mark_tabs_and_escapes_are_read() {
+        assert_eq!(read("\u{feff}a: 1 # é\t日本\r\nb: \"\\u202e\\r\"\r\n"), "{a:1,b:'\u{202e}\r}");
     }
 
     #[test]

@@ -298,8 +298,6 @@ impl<'a, 'm> Evaluator<'a, 'm> {
         match (container, element) {
             (Value::List(list), element) => list.contains(element, self.meter),
             (Value::Map(map), Value::Text(name)) => Ok(map.get(name, self.meter)?.is_some()),
-            // What could be a key of some map, and here never is one.
-            (Value::Map(_), Value::Bool(_) | Value::Int(_) | Value::Double(_)) => Ok(false),
             _ => Err(Reason::WrongType),
         }
     }

@@ -28,8 +28,11 @@
 //!   `false && error` is false, in either order), as CEL has it, but never over a limit that was hit.
 //! - `in` reads a list up to the element that it finds; `==` reads lists of one length, and the members that maps of one
 //!   size have in common, to the end.
-//! - Comparing types that can be told at load to differ is refused there. At run time, values of different types are
-//!   not equal (`1 == 1.0` is), and have no order.
+//! - Comparing types that can be told at load to differ is refused there. At run time, `==`, `!=` and `in` between two
+//!   kinds of value are an error, also between elements of lists and members of maps that are compared; CEL says that
+//!   they are not equal. A rule that denies `args.to == 'x'` would otherwise let `["x"]` pass. `int` and `double` are
+//!   one kind. `null` differs from every other value without an error, since comparing with it is how absence is asked.
+//!   `in` passes over an element of another kind where another is equal; no key of a map is anything but a string.
 //! - `\d`, `\w`, `\s` and `\b` in `matches` are ASCII, as in RE2. There is no case folding (but for `(?i)` in a pattern)
 //!   and no Unicode normalisation anywhere.
 

@@ -140,13 +140,15 @@ impl<'a> Value<'a> {
         if value.is_finite() { Ok(Self::Double(value)) } else { Err(Reason::Overflow) }
     }
 
-    /// CEL's `==`: numbers by value across types, lists and maps by their elements; different types are not equal.
+    /// CEL's `==`: numbers by value across types, lists and maps by their elements. Null equals itself alone. Values of
+    /// any other two kinds are no answer: CEL calls them unequal, and a rule that denies a text would then let pass what
+    /// holds it in a list.
     ///
     /// Two lists of one length, or the members of one name in two maps of one size, are compared to the end also after
     /// a difference, so that an error does not depend on the order in which members stand or sides are written.
     ///
     /// # Errors
-    /// A number that is not exact, among what is compared; `TooMuchWork`.
+    /// Two kinds, or a number that is not exact, among what is compared; `TooMuchWork`.
     pub fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Reason> {
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -167,7 +169,9 @@ impl<'a> Value<'a> {
             (Self::Span(left), Self::Span(right)) => left == right,
             (Self::List(left), Self::List(right)) => return left.equals(right, meter),
             (Self::Map(left), Self::Map(right)) => return left.equals(right, meter),
-            _ => false,
+            // Whether something is null is how its absence is asked.
+            (Self::Null, _) | (_, Self::Null) => false,
+            _ => return Err(Reason::WrongType),
         })
     }
 
@@ -260,10 +264,11 @@ impl<'a> List<'a> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Whether an element equals this value; those after it are not read.
+    /// Whether an element equals this value; those after it are not read. An element of another kind is passed over
+    /// where a later one is equal, as `exists` does.
     ///
     /// # Errors
-    /// An element before it that is not exact; `TooMuchWork`.
+    /// `WrongType` where none is equal and one is of another kind; an element before it that is not exact; `TooMuchWork`.
     pub fn contains(&self, value: &Value<'_>, meter: &mut Meter) -> Result<bool, Reason> {
         meter.spend_length(self.len(), 2)?;
         match self {
@@ -288,14 +293,18 @@ impl<'a> List<'a> {
     }
 }
 
-/// Whether one of these is; the first error before it ends the search.
+/// Whether one of these is. An error before it ends the search, but for a wrong type, which is the answer where none is.
 fn any<T>(elements: impl Iterator<Item = T>, mut is: impl FnMut(T) -> Result<bool, Reason>) -> Result<bool, Reason> {
+    let mut none = Ok(false);
     for element in elements {
-        if is(element)? {
-            return Ok(true);
+        match is(element) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(Reason::WrongType) => none = Err(Reason::WrongType),
+            Err(reason) => return Err(reason),
         }
     }
-    Ok(false)
+    none
 }
 
 impl<'a> Map<'a> {

@@ -3,6 +3,7 @@
 use super::existing::ExistingEntry;
 use super::tools::Tool;
 use crate::domain::policy::{CATALOG_VERSION, CatalogEntry};
+use crate::domain::text::is_hidden;
 use std::fmt::Write as _;
 
 /// What a new file starts with.
@@ -90,8 +91,8 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\'' => out.push('\''),
-            // What Rust's own escaping leaves alone is visible; the rest is control, format, unassigned and the like.
-            visible if visible.escape_debug().len() == 1 => out.push(visible),
+            // Hidden is what no catalog is loaded with; Rust's own escaping also covers marks that join what is before.
+            visible if !is_hidden(visible) && visible.escape_debug().len() == 1 => out.push(visible),
             hidden => _ = write!(out, "\\U{:08X}", u32::from(hidden)),
         }
     }
@@ -103,4 +104,17 @@ pub(super) fn quoted(text: &str) -> String {
 fn means_something_else(text: &str) -> bool {
     const WORDS: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan"];
     WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_text_holds_nothing_that_a_catalog_is_refused_for() {
+        for character in (0..0x2_0000).chain(0xE_0000..0xE_0200).filter_map(char::from_u32) {
+            let text = quoted(&format!("é{character}"));
+            assert!(!text.contains(is_hidden), "{text:?}");
+        }
+    }
 }
