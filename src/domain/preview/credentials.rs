@@ -91,8 +91,20 @@ const KEY_PREFIXES: &[(&str, usize)] = &[
     ("cs1.", 20),
 ];
 
-/// Headers whose whole line is a credential.
-const HEADERS: &[&str] = &["Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"];
+/// Addresses whose path is a credential, and how many letters, digits, `-` and `_` must follow at least.
+const WEBHOOKS: &[(&str, usize)] = &[
+    ("hooks.slack.com/services/", 8),
+    ("hooks.slack.com/workflows/", 8),
+    ("hooks.slack.com/triggers/", 8),
+    ("discord.com/api/webhooks/", 8),
+];
+
+/// Headers whose line is a credential, and how many words of it are, whatever they look like; further ones are if they
+/// have a `=` in them. An authorization has a scheme and one or two words; of prose after it the rest is to be read.
+const HEADERS: &[(&str, usize)] = &[("Authorization", 3), ("Proxy-Authorization", 3), ("Cookie", 1), ("Set-Cookie", 1)];
+
+/// Sensitive names of members that are ordinary words, or people, before a colon in prose.
+const ORDINARY: &[&str] = &["pat", "tan", "signature"];
 
 /// The places of credentials in a string: apart from each other, in order, between characters. A string that is
 /// nothing but a credential, or has too many, is one place.
@@ -116,15 +128,64 @@ pub(super) fn find(text: &str, names: &SensitiveNames) -> Vec<Range<usize>> {
     if rest_is_bare || spots.len() > MAX_SPOTS { vec![Range { start: 0, end: text.len() }] } else { spots }
 }
 
-/// PEM and PGP blocks, from the first line to the last, or to the end where that is missing.
+/// PEM and PGP blocks: the first line, the last, and between them what looks like base64, so that nothing else can be
+/// hidden there. Where the last line is missing, the block ends before the first line that does not belong in one.
 fn armoured(text: &str, spots: &mut Vec<Range<usize>>) {
     let mut from = 0;
-    while let Some(start) = find_from(text, "-----BEGIN", from) {
-        let last = find_from(text, "-----END", start).and_then(|last| find_from(text, "-----", last + 8));
-        let end = last.map_or(text.len(), |last| last + 5);
-        spots.push(start..end);
-        from = end;
+    // Many first lines share one search for a last one.
+    let mut next_end = Some(0);
+    while let Some(start) = find_from(text, "-----BEGIN ", from) {
+        from = start + 11;
+        let is_label = |character| matches!(character, 'A'..='Z' | '0'..='9' | ' ');
+        let label_end = skip_while(text, from, is_label).filter(|end| *end > from);
+        let Some(body) = label_end.filter(|end| text.get(*end..).is_some_and(|rest| rest.starts_with("-----"))) else {
+            continue;
+        };
+        let body = body + 5;
+        if next_end.is_some_and(|end| end < body) {
+            next_end = find_from(text, "-----END ", body);
+        }
+        let last = next_end.and_then(|last| find_from(text, "-----", last + 9)).map(|last| last + 5);
+        let (mut spot, mut at, mut joined) = (start..body, body, true);
+        'lines: for line in text.get(body..next_end.unwrap_or(text.len())).unwrap_or_default().split_inclusive('\n') {
+            let alone = line.split_whitespace().nth(1).is_none();
+            let is_header = line.contains(": ");
+            for word in line.split_inclusive(char::is_whitespace) {
+                let content = word.trim_end();
+                if is_armour(content, alone) {
+                    if joined {
+                        spot.end = at + content.len();
+                    } else {
+                        spots.push(std::mem::replace(&mut spot, at..at + content.len()));
+                    }
+                    joined = true;
+                } else if !content.is_empty() {
+                    joined = false;
+                    if last.is_none() && !is_header {
+                        break 'lines;
+                    }
+                }
+                at += word.len();
+            }
+        }
+        from = spot.end;
+        if let (Some(first), Some(last)) = (next_end, last) {
+            if joined {
+                spot.end = last;
+            } else {
+                spots.push(first..last);
+            }
+            from = last;
+        }
+        spots.push(spot);
     }
+}
+
+/// Whether a word within a block is base64, also where line ends were written as `\\n`. One that shares its line with
+/// others must be longer than words are.
+fn is_armour(word: &str, alone: bool) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\\');
+    (alone || word.len() >= 20) && !word.is_empty() && word.bytes().all(fits)
 }
 
 /// What the scanner of words expects of the next word.
@@ -137,24 +198,33 @@ enum Expect {
     Basic,
     /// The word before was a flag such as `--password`.
     Secret,
+    /// The word before was `-u` of `curl`: a user's name and a password.
+    Login,
 }
 
 /// Keys and JWTs by their looks; what follows `Bearer` and `Basic`; what follows a flag.
 fn in_words(text: &str, names: &SensitiveNames, spots: &mut Vec<Range<usize>>) {
     let mut expect = Expect::Nothing;
+    let mut curl = false;
     let mut from = 0;
     while let Some(start) = skip_while(text, from, is_delimiter) {
         let end = skip_while(text, start, |character| !is_delimiter(character)).unwrap_or(text.len());
         let word = text.get(start..end).unwrap_or_default();
         let secret = match expect {
-            Expect::Nothing => false,
+            Expect::Nothing | Expect::Login => false,
             Expect::Secret => true,
             Expect::Bearer => looks_random(word) || is_bare(text, end..text.len()) && text.len() - word.len() < 12,
             Expect::Basic => is_base64_pair(word),
         };
+        let login = word
+            .split_once(':')
+            .filter(|(name, password)| expect == Expect::Login && !name.is_empty() && !password.is_empty());
+        curl |= ends_with_word(word, "curl");
         expect = Expect::Nothing;
         if secret {
             spots.push(start..end);
+        } else if let Some((name, _)) = login {
+            spots.push(start + name.len() + 1..end);
         } else {
             keys(word, start, spots);
             if ends_with_word(word, "bearer") {
@@ -163,6 +233,8 @@ fn in_words(text: &str, names: &SensitiveNames, spots: &mut Vec<Range<usize>>) {
                 expect = Expect::Basic;
             } else if word.starts_with("--") && !word.contains(['=', ':']) && names.is_sensitive_label(word) {
                 expect = Expect::Secret;
+            } else if curl && matches!(word, "-u" | "--user" | "-U" | "--proxy-user") {
+                expect = Expect::Login;
             }
         }
         from = end;
@@ -172,6 +244,7 @@ fn in_words(text: &str, names: &SensitiveNames, spots: &mut Vec<Range<usize>>) {
 /// Keys with a known start, and JWTs, in one word that stands at `offset`.
 fn keys(word: &str, offset: usize, spots: &mut Vec<Range<usize>>) {
     let bytes = word.as_bytes();
+    let in_url = word.contains("://");
     // Up to here it is known that no JWT starts.
     let mut no_jwt_before = 0;
     let mut at = 0;
@@ -180,7 +253,7 @@ fn keys(word: &str, offset: usize, spots: &mut Vec<Range<usize>>) {
         let rest = bytes.get(at..).unwrap_or_default();
         let mut key = false;
         if first.is_ascii_alphabetic() && !before.is_ascii_alphanumeric() {
-            key = KEY_PREFIXES.iter().any(|(prefix, count)| {
+            key = KEY_PREFIXES.iter().chain(WEBHOOKS).any(|(prefix, count)| {
                 rest.strip_prefix(prefix.as_bytes()).is_some_and(|tail| has_tail(tail, *count, prefix.ends_with('_')))
             });
             if !key && at >= no_jwt_before && rest.starts_with(b"eyJ") {
@@ -191,9 +264,17 @@ fn keys(word: &str, offset: usize, spots: &mut Vec<Range<usize>>) {
                 no_jwt_before = at + length;
             }
         }
-        if key {
-            let length = rest.iter().take_while(|byte| is_key_byte(**byte)).count();
-            spots.push(offset + at..offset + at + length);
+        let length = if key { rest.iter().take_while(|byte| is_key_byte(**byte)).count() } else { 0 };
+        // What stands before `@host` is a mailbox, except in a URL.
+        let mailbox = !in_url && matches!(rest.get(length..), Some([b'@', next, ..]) if next.is_ascii_alphanumeric());
+        if key && mailbox {
+            at += length;
+            before = b'@';
+        } else if key {
+            // The host of a secret address is no secret.
+            let host = WEBHOOKS.iter().find(|(prefix, _)| rest.starts_with(prefix.as_bytes()));
+            let start = host.map_or(0, |(prefix, _)| prefix.len());
+            spots.push(offset + at + start..offset + at + length);
             at += length;
             before = b' ';
         } else {
@@ -255,8 +336,9 @@ fn assigned(text: &str, names: &SensitiveNames, spots: &mut Vec<Range<usize>>) {
 enum Reach {
     /// To the end of the word.
     Word,
-    /// To the end of the line, as a header does; or to the quote that stands before the header's name.
-    Line(Option<u8>),
+    /// So many words, and further ones with a `=`, to the end of the line, as a header goes; or to the quote that stands
+    /// before the header's name.
+    Line(usize, Option<u8>),
     /// To the tag that ends the element.
     Element,
 }
@@ -280,10 +362,11 @@ fn assigned_name(text: &str, sign: usize, names: &SensitiveNames) -> Option<Reac
     if bytes.get(sign) == Some(&b'>') {
         return (before(start) == Some(b'<') && names.is_sensitive(name)).then_some(Reach::Element);
     }
-    if HEADERS.iter().any(|header| name.eq_ignore_ascii_case(header)) {
-        return Some(Reach::Line(before(start).filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))));
+    if let Some((_, words)) = HEADERS.iter().find(|(header, _)| name.eq_ignore_ascii_case(header)) {
+        return Some(Reach::Line(*words, before(start).filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))));
     }
-    if names.is_sensitive(name) {
+    let ordinary = bytes.get(sign) == Some(&b':') && ORDINARY.iter().any(|word| name.eq_ignore_ascii_case(word));
+    if !ordinary && names.is_sensitive(name) {
         return Some(Reach::Word);
     }
     if bytes.get(sign) == Some(&b'=') && matches!(before(start), Some(b'?' | b'&' | b';' | b'#')) && is_url_secret(name)
@@ -324,12 +407,31 @@ fn assigned_value(text: &str, sign: usize, reach: Reach) -> Option<Range<usize>>
         return (end > inside).then_some(inside..end);
     }
     let ends = |byte: u8| match reach {
-        Reach::Line(quote) => matches!(byte, b'\n' | b'\r') || quote == Some(byte),
+        Reach::Line(_, quote) => matches!(byte, b'\n' | b'\r') || quote == Some(byte),
         Reach::Element => byte == b'<',
         Reach::Word => byte.is_ascii_whitespace() || matches!(byte, b'&' | b';' | b'"' | b'\'' | b'`' | b'<' | b'>'),
     };
-    let end = find_byte(text, start, ends).unwrap_or(text.len());
+    let mut end = find_byte(text, start, ends).unwrap_or(text.len());
+    if let Reach::Line(words, _) = reach {
+        end = start + header_length(text.get(start..end)?, words);
+    }
     (end > start).then_some(start..end)
+}
+
+/// How much of a line is a header's value.
+fn header_length(line: &str, words: usize) -> usize {
+    let mut length = 0;
+    let mut count = 0;
+    for word in line.split_inclusive(' ') {
+        let content = word.trim_end();
+        // Prose after the value is no part of it: a name without a value ends the row.
+        if count >= words && !content.is_empty() && !content.contains('=') {
+            break;
+        }
+        count += usize::from(!content.is_empty());
+        length += word.len();
+    }
+    line.get(..length).unwrap_or(line).trim_end().len()
 }
 
 /// Where the quote stands that closes a value opened by `quote` after so many backslashes. One with more backslashes

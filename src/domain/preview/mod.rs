@@ -3,14 +3,19 @@
 //! A preview is structure: a JSON value that has the shape of the arguments, and beside it the list of what was left
 //! out of it. Where a value is masked or nested too deep, `null` stands in the preview; where a part of a string is a
 //! credential, [`MASK`] stands for it, which no argument can contain, since there it would be escaped. Arrays, objects
-//! and strings that are too long end early. Every such place is in the list, so nothing is left out in silence: when
-//! the list itself is full, the rest of the arguments is left out and counted.
+//! and strings that are too long end early. Every such place is in the list, so nothing is left out in silence: what
+//! the list has no room for is left out of the preview and counted.
+//!
+//! The room of the preview and of the list is shared out from the top: members of an object, and items of an array,
+//! get equal shares, and what one does not need the others share. So no part of the arguments, however large, and
+//! wherever it stands, can push out another.
 //!
 //! Masking comes before everything else and always wins. The same arguments give the same preview.
 
 mod config;
 mod credentials;
 mod names;
+mod plan;
 mod render;
 
 use std::fmt;
@@ -29,11 +34,19 @@ pub const MASK: &str = "████";
 /// The character of [`MASK`].
 const MASK_CHARACTER: char = '█';
 
-/// The most omissions of one preview, apart from the closing ones of arrays and objects that are still open then.
+/// The most omissions of one preview.
 pub const MAX_OMISSIONS: usize = 200;
 
-/// The most bytes of all pointers of one preview's omissions, with the same exception.
-const MAX_POINTER_BYTES: usize = 16 * 1024;
+/// What an omission takes of the room for them at least, in bytes of its pointer. A longer pointer takes more.
+const NOTE_BYTES: usize = 82;
+
+/// The room for omissions: so their number is bounded, and so are the bytes of all their pointers.
+const NOTES_ROOM: usize = MAX_OMISSIONS * NOTE_BYTES;
+
+/// What an omission with a pointer of that length takes of [`NOTES_ROOM`].
+const fn note_cost(pointer: usize) -> usize {
+    if pointer > NOTE_BYTES { pointer } else { NOTE_BYTES }
+}
 
 /// Arguments as a person is shown them.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +71,8 @@ pub struct Omission {
     /// Which text of the approval it speaks of, beside the preview; none: the preview.
     pub field: Option<String>,
     /// The JSON Pointer (RFC 6901) of the place *in the preview*. What concerns a member's name stands at that member.
+    /// One kind of place is not there: a member of the outermost object that is left out is named by its own pointer,
+    /// with [`OmissionKind::Elided`] and the count 1.
     pub pointer: String,
     /// What was done.
     pub kind: OmissionKind,
@@ -71,9 +86,10 @@ pub struct Omission {
 pub enum OmissionKind {
     /// The value, or a part of the string, is or may be a secret.
     Masked,
-    /// A string, or a member's name, ends early; counted are the characters left out.
+    /// A string, or a member's name, ends early; counted are the characters (Unicode scalar values) left out.
     Truncated,
-    /// An array or object ends early; counted are the items or members left out.
+    /// Items of an array, or members of an object, are left out; counted are those that are not named by an omission
+    /// of their own.
     Elided,
     /// An array or object stands too deep; counted are its items or members.
     Nested,
@@ -122,7 +138,7 @@ impl Previewer {
 
     /// The preview of arguments, in time linear in their size.
     pub fn preview(&self, arguments: &Json) -> Preview {
-        Render::new(&self.config, &self.names).preview(arguments)
+        Render::preview(&self.config, &self.names, arguments)
     }
 
     fn compile(config: PreviewConfig) -> Self {
@@ -137,6 +153,8 @@ impl Default for Previewer {
     }
 }
 
+#[cfg(test)]
+mod fairness;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

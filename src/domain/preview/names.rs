@@ -10,6 +10,7 @@ const LONG_WORDS: &[&str] = &[
     "passwd",
     "passphrase",
     "passcode",
+    "passkey",
     "passwort",
     "kennwort",
     "motdepasse",
@@ -50,8 +51,33 @@ const LONG_WORDS: &[&str] = &[
 ];
 
 /// Words that announce a secret as a whole word, singular or plural.
-const SHORT_WORDS: &[&str] =
-    &["pin", "otp", "totp", "ssn", "cvv", "cvc", "pwd", "pswd", "jwt", "token", "bearer", "psk", "auth"];
+const SHORT_WORDS: &[&str] = &[
+    "pin",
+    "otp",
+    "totp",
+    "ssn",
+    "cvv",
+    "cvc",
+    "pwd",
+    "pswd",
+    "pass",
+    "pw",
+    "jwt",
+    "token",
+    "bearer",
+    "psk",
+    "auth",
+    "pat",
+    "sig",
+    "signature",
+    "sas",
+    "mfa",
+    "tan",
+];
+
+/// After a short word these say that the value is someone or something known by it, not the secret: a mask there would
+/// hide who is meant.
+const IDENTITIES: &[&str] = &["email", "mail", "to", "user", "username", "recipient", "id", "name", "address", "type"];
 
 /// Expressions that are no secret: people, quantities of language, places in a list, kinds rather than contents.
 const EXCEPTIONS: &[&str] = &[
@@ -92,6 +118,21 @@ const EXCEPTIONS: &[&str] = &[
     "auth_required",
     "requires_auth",
     "auth_provider",
+    "pass_count",
+    "pass_rate",
+    "pass_fail",
+    "pass_through",
+    "pass_number",
+    "pass_threshold",
+    "boarding_pass",
+    "email_signature",
+    "mail_signature",
+    "signature_html",
+    "signature_block",
+    "signature_request",
+    "signature_count",
+    "include_signature",
+    "add_signature",
     "cookie_policy",
     "cookie_banner",
     "cookie_consent",
@@ -177,7 +218,9 @@ impl SensitiveNames {
     pub(super) fn is_sensitive(&self, name: &str) -> bool {
         let letters = letters(name);
         // Most names have no such letters in them at all; only of the others are the words looked at.
-        self.has_long_word(&letters) || self.short.is_within(&letters) && self.has_short_word(name)
+        self.has_long_word(&letters)
+            || self.short.is_within(&letters) && self.has_short_word(name)
+            || has_two_factor(name)
     }
 
     /// Whether the letters of a text end with a word that announces a secret wherever it stands.
@@ -234,7 +277,8 @@ impl SensitiveNames {
                 start += 1;
             }
         }
-        words.iter().any(|word| self.short.contains(word))
+        let of_someone = |at: usize| words.get(at + 1).is_some_and(|next| IDENTITIES.contains(&next.as_str()));
+        words.iter().enumerate().any(|(at, word)| self.short.contains(word) && !of_someone(at))
     }
 }
 
@@ -273,6 +317,17 @@ impl WordList {
     fn ends(&self, text: &str) -> bool {
         self.by_first_byte.iter().flatten().any(|word| text.ends_with(word.as_str()))
     }
+}
+
+/// Whether `2fa` stands in a name as a word; its digit is no letter, so it is not among the others.
+fn has_two_factor(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.windows(3).enumerate().any(|(at, window)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        window.eq_ignore_ascii_case(b"2fa")
+            && !before.is_some_and(u8::is_ascii_digit)
+            && !bytes.get(at + 3).is_some_and(|after| after.is_ascii_lowercase() || after.is_ascii_digit())
+    })
 }
 
 /// Whether a parameter of a URL carries a secret by its name alone.
@@ -333,7 +388,8 @@ fn starts_word(before: char, character: char, after: &[char]) -> bool {
 fn singular_words(name: &str) -> Vec<String> {
     let mut words = split_words(name);
     for word in &mut words {
-        if word.len() > 2 && word.ends_with('s') {
+        // `pass`, `address` and `sas` are no plurals.
+        if word.len() > 2 && word.ends_with('s') && !word.ends_with("ss") && word != "sas" {
             word.pop();
         }
     }

@@ -58,6 +58,22 @@ fn sensitive_names_are_masked_however_they_are_written() {
         "secretary_password",
         "next_page_token_secret",
         "max_tokens_token",
+        "pass",
+        "db_pass",
+        "dbPass",
+        "pw",
+        "passkey",
+        "github_pat",
+        "sig",
+        "X-Hub-Signature-256",
+        "sas",
+        "sasUrl",
+        "mfa_code",
+        "2fa",
+        "user2FACode",
+        "tan",
+        "email_token",
+        "user_auth",
         "ſecret\u{200B}_пароль_password",
         "pass\u{200B}word",
         "ＰＡＳＳ password",
@@ -87,7 +103,7 @@ fn names_that_only_resemble_sensitive_ones_are_shown() {
         "pinterest",
         "tokenizer",
         "tokenised",
-        "bearers_name_pinion",
+        "bearers_pinion",
         "author",
         "authored_by",
         "keyboard",
@@ -99,6 +115,24 @@ fn names_that_only_resemble_sensitive_ones_are_shown() {
         "passenger",
         "compass",
         "to",
+        "pass_count",
+        "passes",
+        "boarding_pass",
+        "passenger_name",
+        "path",
+        "patch",
+        "sa",
+        "tanner",
+        "signal",
+        "email_signature",
+        "bearer_email",
+        "bearerEmail",
+        "pin_to",
+        "auth_user",
+        "token_recipient",
+        "token_address",
+        "12fa",
+        "2fast",
     ] {
         let text = format!("{{\"{name}\":\"shown\"}}");
         // `bearers` is a plural; the test keeps one name that is masked to show that it can fail.
@@ -146,7 +180,23 @@ fn credentials_are_masked_wherever_they_stand_in_a_string() {
         ("Bearer hunter", "Bearer ████"),
         ("Basic dXNlcjpodW50ZXIy and", "Basic ████ and"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nbye", "████\nbye"),
-        ("x -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\nnever ends", "x ████"),
+        ("x -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\nnever ends", "x ████\nnever ends"),
+        ("k -----BEGIN PRIVATE KEY-----\\nMIIE\\nabc=\\n-----END PRIVATE KEY----- z", "k ████ z"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIE\nabc=\n-----END RSA PRIVATE KEY-----\nbye",
+            "████\nProc-Type: 4,ENCRYPTED\n\n████\nbye",
+        ),
+        ("db_pass=hunter2 run", "db_pass=████ run"),
+        ("pass: hunter2\nuser: bob", "pass: ████\nuser: bob"),
+        ("pw=hunter2;a=b", "pw=████;a=b"),
+        ("2fa: 123456 ok", "2fa: ████ ok"),
+        ("curl -u bob:hunter2 https://x.test", "curl -u bob:████ https://x.test"),
+        ("https://x.test/?X-Amz-Signature=hunter2&b=2", "https://x.test/?X-Amz-Signature=████&b=2"),
+        (
+            "post to https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXX now",
+            "post to https://hooks.slack.com/services/████ now",
+        ),
+        ("https://ghp_1234567890abcdefghij@github.com/a", "https://████@github.com/a"),
         ("postgres://app:hunter2@db.test/main", "postgres://app:████@db.test/main"),
         ("https://u:hu:nt@er2@x.test/", "https://u:████@x.test/"),
         ("postgres://app:hun/ter2@db.test/main", "postgres://app:████@db.test/main"),
@@ -201,12 +251,35 @@ fn prose_that_only_resembles_credentials_is_shown() {
         "eyJub3QiOiJhIGp3dCJ9",
         "mailto:a@example.com",
         "-----",
+        "-----BEGIN pay mallory@evil.example",
+        "-----BEGIN-----\npay mallory",
+        "to sk-aaaaaaaaaaaaaaaaaaaa@evil.example now",
+        "ghp_1234567890abcdefghij@evil.example",
+        "sort -u a:b",
+        "Pat: see you at 5; Signature: Kim",
+        "https://hooks.slack.com/docs",
         "const monkey = 'x'",
         "<b>bold</b> a => b",
     ] {
         let shown = preview(&object("v", text));
         assert_eq!(shown.omissions, [], "{text}: {}", shown.json);
         assert_eq!(shown_value(&shown, "v"), text);
+    }
+}
+
+#[test]
+fn masks_are_no_hiding_place() {
+    for (text, want) in [
+        (
+            "-----BEGIN A KEY-----\npay mallory@evil.example\n-----END A KEY-----",
+            "████\npay mallory@evil.example\n████",
+        ),
+        ("-----BEGIN A KEY-----\npay 9 to mallory", "████\npay 9 to mallory"),
+        ("Cookie: a=b; then pay mallory@evil.example", "Cookie: ████ then pay mallory@evil.example"),
+        ("Authorization: Bearer x y then pay mallory", "Authorization: ████ then pay mallory"),
+        ("password: x then pay mallory", "password: ████ then pay mallory"),
+    ] {
+        assert_eq!(shown_value(&preview(&object("v", text)), "v"), *want, "{text}");
     }
 }
 
@@ -257,14 +330,6 @@ fn a_credential_across_the_cut_is_masked_before_it() {
 }
 
 #[test]
-fn long_arrays_and_wide_objects_end_early_and_say_by_how_much() {
-    let previewer = with("max_array_items = 2\nmax_object_members = 3");
-    let shown = previewer.preview(&read(r#"{"a":[1,2,3,4,5],"b":2,"c":3,"d":4}"#));
-    assert_eq!(shown.json, r#"{"a":[1,2],"b":2,"c":3}"#);
-    assert_eq!(shown.omissions, [omission("/a", OmissionKind::Elided, 3), omission("", OmissionKind::Elided, 1)]);
-}
-
-#[test]
 fn depth_counts_objects_and_arrays_alone() {
     let previewer = with("max_depth = 3");
     let shown = previewer.preview(&read(r#"{"to":[{"email":"a","more":[1,2],"none":[],"x":{"y":1}}]}"#));
@@ -273,47 +338,6 @@ fn depth_counts_objects_and_arrays_alone() {
         shown.omissions,
         [omission("/to/0/more", OmissionKind::Nested, 2), omission("/to/0/x", OmissionKind::Nested, 1)]
     );
-}
-
-#[test]
-fn total_size_is_bounded_and_what_is_left_out_is_counted() {
-    let previewer = with("max_total_bytes = 256");
-    let text = format!(r#"{{"a":"{}","b":[[{}],2,3],"c":1}}"#, "x".repeat(100), ["\"yyyyyyyyyy\""; 40].join(","));
-    let shown = previewer.preview(&read(&text));
-    assert!(shown.json.len() <= 256);
-    let value: serde_json::Value = serde_json::from_str(&shown.json).unwrap();
-    let inner = value["b"][0].as_array().unwrap().len() as u64;
-    assert!(inner > 5);
-    assert_eq!(
-        shown.omissions,
-        [
-            omission("/b/0", OmissionKind::Elided, 40 - inner),
-            omission("/b", OmissionKind::Elided, 2),
-            omission("", OmissionKind::Elided, 1)
-        ]
-    );
-}
-
-#[test]
-fn a_value_at_the_top_that_does_not_fit_is_left_out() {
-    let previewer = with("max_total_bytes = 256\nmax_string_bytes = 4096");
-    let top = Json::String("x".repeat(300));
-    assert_eq!(
-        previewer.preview(&top),
-        Preview { json: "null".to_owned(), omissions: vec![omission("", OmissionKind::Elided, 1)] }
-    );
-}
-
-#[test]
-fn list_of_omissions_is_bounded_by_leaving_out_the_rest() {
-    let previewer = with("max_array_items = 10000\nmax_total_bytes = 1048576");
-    let shown = previewer.preview(&read(&format!(r#"{{"a":[{}],"b":1}}"#, vec!["\"\\u202e\""; 1000].join(","))));
-    let value: serde_json::Value = serde_json::from_str(&shown.json).unwrap();
-    let kept = value["a"].as_array().unwrap().len();
-    assert_eq!(kept, MAX_OMISSIONS);
-    assert_eq!(shown.omissions.len(), MAX_OMISSIONS + 2);
-    assert_eq!(shown.omissions[MAX_OMISSIONS], omission("/a", OmissionKind::Elided, 800));
-    assert_eq!(shown.omissions[MAX_OMISSIONS + 1], omission("", OmissionKind::Elided, 1));
 }
 
 #[test]
@@ -358,6 +382,15 @@ fn hostile_arguments_take_little_time() {
     let fill = |part: &str| part.repeat(size / part.len());
     let strings = [
         "-----BEGIN ",
+        "-----BEGIN A-----",
+        "-----BEGIN A-----\na b\n",
+        "-----BEGIN A-----\na b\n-----END A-----",
+        "-----END A",
+        "Cookie: ",
+        "Cookie: a=b ",
+        "curl -u a:b ",
+        "2fa: ",
+        "hooks.slack.com/services/",
         "eyJ-",
         "eyJ",
         "eyJa.",
@@ -464,19 +497,19 @@ pub(super) fn with(config: &str) -> Previewer {
     Previewer::new(toml::from_str(config).unwrap()).unwrap()
 }
 
-fn preview(text: &str) -> Preview {
+pub(super) fn preview(text: &str) -> Preview {
     Previewer::default().preview(&read(text))
 }
 
-fn object(name: &str, text: &str) -> String {
+pub(super) fn object(name: &str, text: &str) -> String {
     Json::Object(vec![(name.to_owned(), Json::String(text.to_owned()))]).to_canonical()
 }
 
-fn shown_value(preview: &Preview, name: &str) -> String {
+pub(super) fn shown_value(preview: &Preview, name: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(&preview.json).unwrap();
     value[name].as_str().unwrap().to_owned()
 }
 
-fn omission(pointer: &str, kind: OmissionKind, count: u64) -> Omission {
+pub(super) fn omission(pointer: &str, kind: OmissionKind, count: u64) -> Omission {
     Omission { field: None, pointer: pointer.to_owned(), kind, count }
 }
