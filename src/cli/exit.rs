@@ -1,6 +1,6 @@
 //! How a command ends.
 
-/// How a command ended, as its exit code says it (DESIGN 15).
+/// How a command ended, as its exit code says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done.

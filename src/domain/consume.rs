@@ -1,5 +1,5 @@
 //! The one gate before any effect, from the side of a refusal: where the store's conditional statement changed nothing,
-//! [`why_not`] names the first reason in the order of DESIGN 7. A property test holds the two to each other.
+//! [`why_not`] names the first reason in the gate's order. A property test holds the two to each other.
 //!
 //! The order with a token; of an attempt that has been seen before, what follows it is not asked, and its end is
 //! `POLICY_DENIED`, the same permit again, or `ATTEMPT_OVER`:

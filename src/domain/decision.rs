@@ -27,7 +27,7 @@ impl Decision {
     }
 }
 
-/// Why the policy answered as it did: one for each check of its order (DESIGN 3). Blocks, sessions and grants have numbers
+/// Why the policy answered as it did: one for each check of its order, which is the contract. Blocks, sessions and grants have numbers
 /// in that order and get their reasons when they are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyReason {
@@ -159,7 +159,7 @@ pub enum CheckOutcome {
 /// One check of the order, for who asked to have it explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its number in the order (DESIGN 3).
+    /// Its number in the order.
     pub number: u32,
     /// What it asks, as a short stable name.
     pub name: &'static str,

@@ -47,7 +47,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The first binding in which `now` differs from this, in the order in which they are told (DESIGN 7).
+    /// The first binding in which `now` differs from this, in the order in which they are told.
     pub fn first_difference(&self, now: &Self) -> Option<Binding> {
         let same = [
             (Binding::Principal, self.principal == now.principal),

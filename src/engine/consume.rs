@@ -47,7 +47,7 @@ impl Engine {
     /// Passes the gate.
     ///
     /// # Errors
-    /// Out of the caller's bounds; every refusal of DESIGN 7, in its order; others changed the record each time; the
+    /// Out of the caller's bounds; every refusal of the gate, in its order; others changed the record each time; the
     /// store.
     pub async fn consume(&self, caller: &AgentCaller, call: ConsumeCall) -> Result<Permit, EngineError> {
         within(caller, &call.invocation)?;

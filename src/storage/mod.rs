@@ -209,7 +209,7 @@ pub trait Store: Send + Sync + 'static {
     fn estimated_time(&self) -> Timestamp;
 
     /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; overdue approvals
-    /// of the same question are expired first; the same question still open (DESIGN 6: same caller, every identity but the
+    /// of the same question are expired first; the same question still open (same caller, every identity but the
     /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
     /// then stands for it; limits are checked; else the approval is made, with its audience, its `request_id` and its
     /// audit record.

@@ -97,7 +97,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("cel", &["domain"]),
     ("regex_automata", &["domain"]),
     ("jiff", &["domain", "cli"]),
-    ("icu_properties", &["domain"]),
+    ("icu_properties", &["domain", "cli"]),
+    ("rustix", &["cli"]),
     ("unicode_segmentation", &["domain"]),
 ];
 

@@ -1,4 +1,4 @@
-//! Approvals, by what DESIGN 6 and 12 promise of them.
+//! Approvals, by what is promised of them.
 
 mod audit;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! The gate's refusals, by the order of DESIGN 7.
+//! The gate's refusals, by their order.
 
 mod attempt;
 mod order;

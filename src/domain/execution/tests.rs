@@ -1,4 +1,4 @@
-//! Executions, by what DESIGN 8 and 12 promise of them.
+//! Executions, by what is promised of them.
 
 mod outcomes;
 mod retries;

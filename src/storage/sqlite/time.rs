@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The greater of the wall clock and the last time plus the elapsed monotonic time: it neither goes back, also over a
-/// restart, nor stands still while the wall clock is behind (DESIGN 11).
+/// restart, nor stands still while the wall clock is behind.
 #[derive(Debug)]
 pub(super) struct StoreTime {
     clock: Arc<dyn Clock>,

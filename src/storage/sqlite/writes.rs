@@ -17,7 +17,7 @@ use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// The same question, open or overdue: same caller, every binding, retried execution and requirement (DESIGN 6). The
+/// The same question, open or overdue: same caller, every binding, retried execution and requirement. The
 /// connection is no part of it.
 const SAME_QUESTION: &str = concat!(
     "SELECT ",

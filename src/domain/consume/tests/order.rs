@@ -12,7 +12,7 @@ struct Obstacle {
     put: fn(&mut Scene),
 }
 
-/// Everything, in the order of DESIGN 7. A stage may be one of several, of which a scene can hold only one.
+/// Everything, in the gate's order. A stage may be one of several, of which a scene can hold only one.
 const ORDER: &[&[Obstacle]] = &[
     &[
         Obstacle { reason: "TOKEN_INVALID", put: |scene| scene.in_bounds = false },

@@ -1,4 +1,4 @@
-//! The `when` of a rule: CEL over what a request says of itself (DESIGN 3).
+//! The `when` of a rule: CEL over what a request says of itself.
 //!
 //! The `cel` crate parses; `check` refuses at load whatever can be told to be wrong there, and makes a tree of our own;
 //! `evaluate` walks it over the borrowed request. That crate's interpreter is not used, since four promises cannot be

@@ -65,7 +65,7 @@ impl fmt::Display for ExpressionProblem {
 
 impl std::error::Error for ExpressionProblem {}
 
-/// Why an expression has no answer. **The rule counts as matching** (DESIGN 3). It never holds anything of the request.
+/// Why an expression has no answer. **The rule counts as matching**. It never holds anything of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvaluationError {
     /// What went wrong.

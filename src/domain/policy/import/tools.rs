@@ -214,7 +214,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// DESIGN 3. Where two hints contradict each other, the stronger scope holds.
+    /// Where two hints contradict each other, the stronger scope holds.
     fn scope(&self) -> Scope {
         match (self.destructive, self.read_only) {
             (Some(true), _) => Scope::Admin,
@@ -249,7 +249,7 @@ fn title(item: &Json, annotations: &Json) -> Option<String> {
 }
 
 /// The SHA-256 of the canonical JSON of the tool's `name`, `description`, `inputSchema`,
-/// `outputSchema` and `annotations`; those that are absent or `null` are left out (DESIGN 3).
+/// `outputSchema` and `annotations`; those that are absent or `null` are left out.
 fn definition_digest(tool: &Json) -> DefinitionDigest {
     let members = DEFINITION_MEMBERS
         .into_iter()
