@@ -184,7 +184,9 @@ pub fn is_hidden(character: char) -> bool {
             | GeneralCategory::LineSeparator
             | GeneralCategory::ParagraphSeparator
     );
-    hidden_category || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+    // Drawn as nothing, though to Unicode a symbol (a null notehead) and a letter (a filler of Khitan script).
+    let blank = matches!(character, '\u{1D159}' | '\u{16FE4}');
+    hidden_category || blank || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
 /// Replaces whatever is hidden, or only looks empty, by a visible escape such as `\u{202E}`.
@@ -231,17 +233,121 @@ pub fn neutralise(text: &str, line_breaks: LineBreaks) -> Neutralised<'_> {
     Neutralised { text: Cow::Owned(changed), escaped }
 }
 
-/// How many words mix Latin with Cyrillic or Greek letters, as a forged name does.
+/// How many words may not be what they look like, as a forged name or address.
 ///
-/// A word is a run of letters, digits and marks; hidden characters do not end it.
+/// In prose a word is a run of letters, digits and marks, and one that mixes Latin with Cyrillic or Greek letters
+/// counts; hidden characters do not end it. What is written like an address, up to white space of ASCII, is one word,
+/// and counts if anything in it can be taken for something else: with an `@`, any letter or punctuation beyond ASCII;
+/// without, but with a `.` before a label of ASCII letters, letters of scripts that resemble Latin. Full-width and
+/// mathematical letters, and what only looks like `@`, `.` or `/`, make an address as the genuine ones do. Quotes, long
+/// dashes and accents, and scripts that are written without spaces around an address, are ordinary and do not count.
 pub fn confusable_words(text: &str) -> u64 {
     if text.is_ascii() {
         return 0;
     }
+    text.split(|character: char| character.is_ascii_whitespace())
+        .filter(|word| !word.is_ascii())
+        .map(|word| mixed_runs(word).max(u64::from(is_forged_address(word))))
+        .fold(0, u64::saturating_add)
+}
+
+/// Whether a word is written like an address and is not what it looks like.
+fn is_forged_address(word: &str) -> bool {
+    let word = word.trim_matches(|character: char| !character.is_alphanumeric());
+    let looks: Vec<char> = word.chars().map(look).collect();
+    let is_plain = |at: Option<usize>| at.and_then(|at| looks.get(at)).is_some_and(char::is_ascii_alphanumeric);
+    let is_letter = |at: usize| looks.get(at).is_some_and(char::is_ascii_alphabetic);
+    let is_joint =
+        |at: Option<usize>| at.and_then(|at| looks.get(at)).is_some_and(|look| matches!(look, '.' | '@' | '/' | '-'));
     let scripts = CodePointMapData::<Script>::new();
-    let mut words = 0_u64;
+    let unspaced = word.chars().any(|character| is_unspaced(scripts.get(character)));
+    let (mut mailbox, mut domain) = (false, false);
+    let (mut foreign, mut lookalike) = (false, false);
+    for (at, (character, look)) in word.chars().zip(&looks).enumerate() {
+        // In a script without spaces the full stop U+3002 ends a sentence before the next one.
+        let sentence_end = unspaced && matches!(character, '\u{3002}' | '\u{FF0E}' | '\u{FF61}');
+        mailbox |= *look == '@';
+        domain |= *look == '.' && !sentence_end && is_letter(at + 1) && is_letter(at + 2);
+        if character.is_ascii() || is_combining(character) || is_hidden(character) && !character.is_whitespace() {
+            continue;
+        }
+        let script = scripts.get(character);
+        let between = is_plain(at.checked_sub(1)) && is_plain(Some(at + 1));
+        if character.is_alphabetic() && *look != '/' {
+            foreign = true;
+            lookalike |= if *look == character {
+                !(is_unspaced(script) || is_accented_latin(character, script))
+            } else {
+                // Full-width letters are ordinary in East Asian prose, away from an address.
+                !unspaced || is_joint(at.checked_sub(1)) || is_joint(Some(at + 1))
+            };
+        } else if matches!(look, '.' | '/' | '@' | '-') && !sentence_end {
+            lookalike |= between || !unspaced;
+        } else if *look != character || character.is_whitespace() {
+            lookalike |= !unspaced;
+        } else {
+            foreign |= !unspaced && !is_prose_punctuation(character);
+        }
+    }
+    mailbox && (foreign || lookalike) || domain && lookalike
+}
+
+/// The ASCII character that a compatibility form or a piece of punctuation is taken for; others as they are.
+fn look(character: char) -> char {
+    match character {
+        '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(character).saturating_sub(0xFEE0)).unwrap_or(character),
+        '\u{FE6B}' => '@',
+        '\u{2024}' | '\u{3002}' | '\u{FF61}' | '\u{FE52}' | '\u{B7}' | '\u{2027}' | '\u{A4F8}' | '\u{6D4}'
+        | '\u{701}' | '\u{702}' => '.',
+        '\u{2044}' | '\u{2215}' | '\u{2571}' | '\u{29F8}' | '\u{30CE}' | '\u{4E3F}' | '\u{3033}' => '/',
+        '\u{2010}'..='\u{2013}' | '\u{2212}' | '\u{2043}' | '\u{FE58}' | '\u{FE63}' => '-',
+        // Mathematical, letterlike and encircled letters and digits.
+        '\u{1D400}'..='\u{1D7CB}' | '\u{2100}'..='\u{214F}' | '\u{24B6}'..='\u{24E9}' | '\u{1F130}'..='\u{1F189}'
+            if character.is_alphabetic() =>
+        {
+            'x'
+        }
+        '\u{1D7CE}'..='\u{1D7FF}' => '0',
+        _ => character,
+    }
+}
+
+/// Scripts whose prose has no spaces (or hardly any) around an address, and whose letters resemble no Latin ones.
+fn is_unspaced(script: Script) -> bool {
+    [
+        Script::Han,
+        Script::Hiragana,
+        Script::Katakana,
+        Script::Hangul,
+        Script::Bopomofo,
+        Script::Thai,
+        Script::Lao,
+        Script::Khmer,
+        Script::Myanmar,
+    ]
+    .contains(&script)
+}
+
+/// A Latin letter that differs from those of ASCII as readers of European languages know it.
+fn is_accented_latin(character: char, script: Script) -> bool {
+    script == Script::Latin
+        && matches!(character, '\u{AA}'..='\u{24F}' | '\u{1E00}'..='\u{1EFF}')
+        && !matches!(character, '\u{131}' | '\u{17F}' | '\u{1C0}'..='\u{1C3}')
+}
+
+/// Quotes, the long dash and the like, which stand next to an address in prose.
+fn is_prose_punctuation(character: char) -> bool {
+    matches!(
+        CodePointMapData::<GeneralCategory>::new().get(character),
+        GeneralCategory::InitialPunctuation | GeneralCategory::FinalPunctuation
+    ) || matches!(character, '\u{2014}' | '\u{2026}' | '\u{201E}' | '\u{201A}' | '\u{2022}')
+}
+
+fn mixed_runs(word: &str) -> u64 {
+    let scripts = CodePointMapData::<Script>::new();
+    let mut runs = 0_u64;
     let (mut latin, mut lookalike) = (false, false);
-    for character in text.chars() {
+    for character in word.chars() {
         if character.is_ascii_alphabetic() {
             latin = true;
         } else if character.is_alphanumeric() {
@@ -249,11 +355,11 @@ pub fn confusable_words(text: &str) -> u64 {
             latin |= script == Script::Latin;
             lookalike |= script == Script::Cyrillic || script == Script::Greek;
         } else if character.is_ascii() || !(is_combining(character) || is_hidden(character)) {
-            words += u64::from(latin && lookalike);
+            runs += u64::from(latin && lookalike);
             (latin, lookalike) = (false, false);
         }
     }
-    words + u64::from(latin && lookalike)
+    runs + u64::from(latin && lookalike)
 }
 
 /// A caller's free text (a reason, an agent's note) as it is stored and shown: neutralised, line feeds and tabs kept.

@@ -145,9 +145,12 @@ fn armoured(text: &str, spots: &mut Vec<Range<usize>>) {
         if next_end.is_some_and(|end| end < body) {
             next_end = find_from(text, "-----END ", body);
         }
-        let last = next_end.and_then(|last| find_from(text, "-----", last + 9)).map(|last| last + 5);
+        // A last line beyond another first line is that one's. So no part of the text is looked at for two blocks.
+        let next_start = find_from(text, "-----BEGIN ", body).unwrap_or(text.len());
+        let first = next_end.filter(|end| *end < next_start);
+        let last = first.and_then(|last| find_from(text, "-----", last + 9)).map(|last| last + 5);
         let (mut spot, mut at, mut joined) = (start..body, body, true);
-        'lines: for line in text.get(body..next_end.unwrap_or(text.len())).unwrap_or_default().split_inclusive('\n') {
+        'lines: for line in text.get(body..first.unwrap_or(next_start)).unwrap_or_default().split_inclusive('\n') {
             let alone = line.split_whitespace().nth(1).is_none();
             let is_header = line.contains(": ");
             for word in line.split_inclusive(char::is_whitespace) {
@@ -169,7 +172,7 @@ fn armoured(text: &str, spots: &mut Vec<Range<usize>>) {
             }
         }
         from = spot.end;
-        if let (Some(first), Some(last)) = (next_end, last) {
+        if let (Some(first), Some(last)) = (first, last) {
             if joined {
                 spot.end = last;
             } else {

@@ -95,7 +95,8 @@ pub enum OmissionKind {
     Nested,
     /// Characters that cannot be seen became escapes; counted are these characters.
     Neutralised,
-    /// Words mix Latin letters with Cyrillic or Greek ones; counted are these words, among those that are shown.
+    /// Words may not be what they look like: they mix Latin letters with Cyrillic or Greek ones, or are written like an
+    /// address with letters or signs that can be taken for others. Counted are these words, among those that are shown.
     Confusable,
 }
 

@@ -40,6 +40,8 @@ const HIDDEN: &[char] = &[
     '\u{378}',
     '\u{FFFE}',
     '\u{1D173}',
+    '\u{1D159}',
+    '\u{16FE4}',
     '\u{E0001}',
     '\u{E0041}',
     '\u{E01EF}',
@@ -165,6 +167,59 @@ fn words_of_mixed_scripts_are_counted() {
         ("größe 字a", 0),
     ] {
         assert_eq!(confusable_words(text), count, "{text:?}");
+    }
+}
+
+#[test]
+fn forged_addresses_are_counted() {
+    for text in [
+        "kim@\u{430}\u{440}\u{435}\u{445}.com",
+        "\u{43A}\u{456}\u{43C}@apex.com",
+        "\u{430}\u{440}\u{435}\u{445}.com",
+        "https://\u{430}\u{440}\u{435}\u{445}.com/login",
+        "k\u{F6}nig@apex.com",
+        "kim@ap\u{E9}x.com",
+        "ｋｉｍ@apex.com",
+        "ａｐｅｘ.com",
+        "ａｐｅｘ．ｃｏｍ",
+        "kim＠apex.com",
+        "\u{1D424}\u{1D422}\u{1D426}@apex.com",
+        "\u{1D41A}\u{1D429}\u{1D41E}\u{1D431}.com",
+        "apex\u{2024}com",
+        "apex\u{3002}com",
+        "apex.com\u{2044}login.evil.example",
+        "apex.com\u{2215}login",
+        "apex.com\u{30CE}login.evil.example",
+        "apex\u{2010}bank.com",
+        "kim@apex.com\u{A0}.evil.example",
+        "apex.com\u{A0}evil.example",
+        "\u{251}pex.com",
+        "ap\u{131}x.com",
+        "\u{13A0}pex.com",
+    ] {
+        assert_eq!(confusable_words(&format!("to {text}, please")), 1, "{text:?}");
+    }
+    assert_eq!(confusable_words("\u{430}\u{440}\u{435}\u{445}.com p\u{430}y kim＠apex.com ok"), 3);
+}
+
+#[test]
+fn prose_of_any_script_is_not_counted() {
+    for text in [
+        "Köln, naïve Größe: 5 € für Zoë, z.B.\u{A0}Köln/Bonn",
+        "Die Node.js-Lösung von „apex.com“ und »apex.com« kostet 5.000\u{A0}km",
+        "«\u{A0}exemple.com\u{A0}»\u{A0}: voilà l’été, d’apex.com\u{A0}!",
+        "Привет, как дела? Это письмо.Да и/или нет: протокол TCP/IP-сети.",
+        "Γειά σου, τι κάνεις; και/ή όχι",
+        "これはテストです。次はexample.comです。価格：１００円、ＡＢＣ",
+        "请访问example.com。谢谢！第１章",
+        "안녕하세요. example.com에서 만나요",
+        "สวัสดีexample.comครับ",
+        "שלום עולם. مرحبا بالعالم",
+        "see apex.com—it’s fine… “kim@apex.com” ‘apex.com’s’ • a.b",
+        "👍 ok, kim@apex.com 👍🏽",
+        "kim@apex.com — 5 €",
+    ] {
+        assert_eq!(confusable_words(text), 0, "{text:?}");
     }
 }
 
