@@ -134,7 +134,10 @@ pub const MOST_LINES_EVER: usize = 600;
 /// A file of `tests/` is a list of claims, of which one reads one at a time.
 pub const MOST_LINES_OF_TESTS: usize = 1_000;
 /// Files of the product that may be longer than `MOST_LINES`, each with why it is still one.
-pub const LONG_FILES: &[(&str, &str)] = &[];
+pub const LONG_FILES: &[(&str, &str)] = &[
+    ("src/domain/preview/credentials.rs", "what a credential looks like, form by form: one list to be read as one"),
+    ("src/domain/preview/tests.rs", "its cases, form by form, in the same order"),
+];
 
 /// What no text of the repository says, in two halves, since this file is one of them.
 pub const UNSAID: &[(&str, &str, &str)] = &[
