@@ -73,8 +73,10 @@ pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -
     let _ = write!(
         err,
         "*** --dev: whoever reads these files may act as anybody. For trying out, never for production. ***\n{shown}\
-         policy: {}\n",
-        config.policy.display()
+         policy: {}\n\
+         decide with: countersign approvals list --token-file {} --as PERSON\n",
+        config.policy.display(),
+        folder.join("approver.token").display()
     );
     Ok((config, held))
 }
