@@ -28,6 +28,8 @@ use tonic::transport::Server;
 
 /// What one connection may have in flight; a runtime of agents shares one connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
+const REFLECTION_BYTES: usize = 16 * 1024;
 /// HTTP/2 windows, so that large arguments do not wait for window updates.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
@@ -154,8 +156,10 @@ async fn serve(
         };
         let failed = |error: tonic_reflection::server::Error| StartError::Reflection(error.to_string());
         // Clients of both ages: Python's speaks the old one.
-        router = router.add_service(builder().build_v1().map_err(failed)?);
-        router = router.add_service(builder().build_v1alpha().map_err(failed)?);
+        let current = builder().build_v1().map_err(failed)?;
+        let older = builder().build_v1alpha().map_err(failed)?;
+        router = router.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
+        router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
     let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
