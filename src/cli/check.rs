@@ -145,7 +145,9 @@ fn callers(config: &Config, findings: &mut Findings) {
         (Role::Approver, "nobody can decide"),
         (Role::Operator, "nobody can read the audit"),
     ] {
-        if !config.callers.iter().any(|caller| caller.powers.role() == role) {
+        // A caller that is refused is not known here, though it is configured: its problem is told already.
+        let refused = findings.problems.iter().any(|(_, problem)| problem.contains("callers["));
+        if !refused && !config.callers.iter().any(|caller| caller.powers.role() == role) {
             findings.warning(Part::Configuration, format!("callers: none has the role {role}: {without}"));
         }
     }

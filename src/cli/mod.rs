@@ -39,7 +39,7 @@ enum Command {
     Serve(serve::ServeCommand),
     /// Names everything that is wrong with a configuration and its policy.
     Check(check::CheckCommand),
-    /// Asks a policy's files about one call, without a sidecar.
+    /// Asks a policy's files about one call, without a sidecar. Exits with 0 for ALLOW alone, with 1 for any other answer.
     Evaluate(evaluate::EvaluateCommand),
     /// Lists, shows and decides approvals, at a sidecar.
     Approvals(approvals::ApprovalsCommand),

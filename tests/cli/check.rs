@@ -143,3 +143,15 @@ fn hostile_names_stay_within_their_line() {
     crate::support::harmless(&ran.out);
     assert!(ran.code == 1 && !ran.out.contains("\nvalid"), "{ran:?}");
 }
+
+#[test]
+fn a_caller_that_is_refused_is_not_called_missing_as_well() {
+    let folder = Folder::new("check-refused-caller");
+    let config = folder.write(
+        "countersign.toml",
+        "[[callers]]\nname = \"runtime\"\nrole = \"agent\"\ntoken_file = \"absent.token\"\nagents = [\"*\"]\nprincipals = [\"*\"]\n",
+    );
+    let ran = check(&folder, &["--config", config.to_str().unwrap()]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("absent.token") && !ran.out.contains("none has the role agent"), "{ran:?}");
+}
