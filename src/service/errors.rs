@@ -21,6 +21,8 @@ use uuid::Uuid;
 
 /// A store that is away is away for every call.
 static UNAVAILABLE: Sparing = Sparing::new();
+/// A caller out of its bounds may try again and again.
+static OUT_OF_BOUNDS: Sparing = Sparing::new();
 
 /// The domain of every `google.rpc.ErrorInfo`.
 pub(super) const DOMAIN: &str = "countersign.v1";
@@ -160,17 +162,11 @@ pub(super) fn status(error: &EngineError) -> Status {
     match error {
         EngineError::Store(error) => store(error),
         EngineError::Panicked => internal("a panic while deciding"),
-        EngineError::OutOfBounds => refusal(
-            Code::PermissionDenied,
-            "CALLER_OUT_OF_BOUNDS",
+        EngineError::OutOfBounds => out_of_bounds(
             "this caller may not act for this principal and agent: see `agents` and `principals` of the caller",
-            Metadata::new(),
         ),
-        EngineError::PersonOutOfBounds => refusal(
-            Code::PermissionDenied,
-            "CALLER_OUT_OF_BOUNDS",
+        EngineError::PersonOutOfBounds => out_of_bounds(
             "this caller may not speak for this person: see `principal` or `asserts_principal` of the caller",
-            Metadata::new(),
         ),
         EngineError::PersonMissing => bad_request(
             "PRINCIPAL_REQUIRED",
@@ -216,6 +212,14 @@ pub(super) fn status(error: &EngineError) -> Status {
             vec![("page_token".to_owned(), "was not made for this query".to_owned())],
         ),
     }
+}
+
+/// A caller that reaches for what is not its own: told to the log, since it is about nothing that the audit keeps.
+fn out_of_bounds(message: &'static str) -> Status {
+    if let Some(unsaid) = OUT_OF_BOUNDS.say() {
+        tracing::warn!(reason = "CALLER_OUT_OF_BOUNDS", unsaid, "a call was refused");
+    }
+    refusal(Code::PermissionDenied, "CALLER_OUT_OF_BOUNDS", message, Metadata::new())
 }
 
 fn store(error: &StoreError) -> Status {

@@ -255,7 +255,9 @@ impl Violations {
             } else if name.len() > limits::LABEL_NAME_BYTES {
                 self.add("invocation.labels", format!("a name has more than {} bytes", limits::LABEL_NAME_BYTES));
             }
-            if !value.is_empty()
+            if value.len() > limits::LABEL_VALUE_BYTES {
+                self.add("invocation.labels", format!("a value has more than {} bytes", limits::LABEL_VALUE_BYTES));
+            } else if !value.is_empty()
                 && let Err(problem) = Identifier::parse(value)
             {
                 self.add("invocation.labels", format!("a value: {problem}"));
