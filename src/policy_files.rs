@@ -63,24 +63,22 @@ impl Listing {
 
     fn of_folder(folder: &Path) -> Self {
         let problem = |path: &Path, message: String| Problem::of_file(&path.display().to_string(), message);
-        let unreadable = |error: io::Error| problem(folder, Unread::Io(error).to_string());
         let (mut paths, mut problems) = (Vec::new(), Vec::new());
-        let entries = fs::read_dir(folder).map_err(unreadable).and_then(|entries| {
-            entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(unreadable)
-        });
-        let entries = entries.unwrap_or_else(|unread| {
-            problems.push(unread);
-            Vec::new()
-        });
-        for path in entries {
-            if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) || path.is_dir() {
-                continue;
+        let mut sort = |path: PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            let read = path.extension() == Some(OsStr::new("yaml"));
+            // Asked of few: a folder may be full of other things.
+            let counts =
+                !name.as_encoded_bytes().starts_with(b".") && (read || looks_like_yaml(name)) && !path.is_dir();
+            match (counts, read) {
+                (true, true) => paths.push(path),
+                (true, false) => problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned())),
+                (false, _) => {}
             }
-            if path.extension() == Some(OsStr::new("yaml")) {
-                paths.push(path);
-            } else if path.file_name().is_some_and(looks_like_yaml) {
-                problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned()));
-            }
+        };
+        let walk = || fs::read_dir(folder)?.try_for_each(|entry| entry.map(|entry| sort(entry.path())));
+        if let Err(error) = walk() {
+            problems.push(problem(folder, Unread::Io(error).to_string()));
         }
         if paths.is_empty() && problems.is_empty() {
             problems.push(problem(folder, "has no `*.yaml`".to_owned()));

@@ -120,7 +120,8 @@ impl Credential {
     }
 
     /// Waits until it is no longer good: it was removed, has expired, or its caller has another name, role or powers.
-    /// Expiry is seen when [`SharedCallers::end_expired`] looks, which a running sidecar does twice a second.
+    /// Expiry is seen when [`SharedCallers::end_expired`] looks, which a running sidecar does twice a second. Whoever ends a
+    /// stream for it has the client call again: that call is told what has become of the credential.
     pub async fn ended(&self) {
         let mut changed = self.shared.0.changed.subscribe();
         // What was sent before is of no matter: whether it is good is asked after subscribing.

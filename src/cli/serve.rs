@@ -144,9 +144,12 @@ async fn serve(config: &Config, source: Option<Source>) -> Result<(), String> {
 
 /// Reads policy and configuration again. A configuration with a problem changes nothing.
 async fn read_again(reload: &Reload, source: Option<Source>) {
-    tracing::info!("SIGHUP: policy and configuration are read again");
     reload.policy();
-    let Some((path, overrides)) = source else { return };
+    let Some((path, overrides)) = source else {
+        tracing::info!("SIGHUP: the policy is read again; --dev has no configuration");
+        return;
+    };
+    tracing::info!("SIGHUP: policy and configuration are read again");
     match tokio::task::spawn_blocking(move || Config::load(path.as_deref(), &overrides)).await {
         Ok(Ok(config)) => reload.configuration(&config),
         Ok(Err(problems)) => {

@@ -75,24 +75,12 @@ impl Engine {
         &self.store
     }
 
-    /// May it run? Changes nothing, and asks nothing of the store.
+    /// May it run under this policy? Changes nothing, and asks nothing of the store. The questions of one call are put to
+    /// one policy, which the call takes when it begins.
     ///
     /// # Errors
     /// The invocation is out of the caller's bounds.
     pub fn evaluate(
-        &self,
-        caller: &AgentCaller,
-        invocation: &Invocation,
-        explain: bool,
-    ) -> Result<PolicyAnswer, EngineError> {
-        self.evaluate_under(&self.in_force.load().policy, caller, invocation, explain)
-    }
-
-    /// As [`Engine::evaluate`], under a policy that was taken before: the questions of one call are answered by one.
-    ///
-    /// # Errors
-    /// The invocation is out of the caller's bounds.
-    pub fn evaluate_under(
         &self,
         policy: &Policy,
         caller: &AgentCaller,

@@ -27,7 +27,7 @@ impl Doors {
         let invocation = violations.and(invocation)?;
         let answer = self
             .engine
-            .evaluate_under(policy, caller, &invocation, request.explain)
+            .evaluate(policy, caller, &invocation, request.explain)
             .map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
         Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
