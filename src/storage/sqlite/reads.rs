@@ -22,8 +22,8 @@ macro_rules! approval_columns {
              create_time, decide_by, ",
             subject_columns!(),
             ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, \
-             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, \
-             agent_note, omissions, preview_json, \
+             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, \
+             message, agent_note, omissions, preview_json, \
              (SELECT json_group_array(json_object('person', d.person, 'groups', d.groups, 'as_owner', d.as_owner, \
              'verdict', d.verdict, 'reason', d.reason, 'caller', d.caller, 'decide_time', d.decide_time) \
              ORDER BY d.sequence) FROM approval_decisions d WHERE d.approval_id = approvals.id) AS decisions"

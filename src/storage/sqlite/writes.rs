@@ -25,7 +25,7 @@ const SAME_QUESTION: &str = concat!(
     " FROM approvals INDEXED BY approvals_same_question \
      WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
     same_subject!(),
-    " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
+    " AND retry_of IS $14 AND requirement_digest = $15 AND wait_id IS $16 ORDER BY create_time, id"
 );
 const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
@@ -35,11 +35,11 @@ const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
-     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, agent_note, omissions, \
-     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
-     open_until) \
+     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, message, agent_note, \
+     omissions, preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, \
+     state_reason, open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
     execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
@@ -313,6 +313,7 @@ async fn same_question(connection: &mut SqliteConnection, question: &Question) -
     let rows = rows::bind_subject(query(SAME_QUESTION).bind(rows::text(&question.requested_by)), &question.subject)
         .bind(question.retry_of.map(|retried| retried.id.to_string()))
         .bind(question.requirement.digest().to_string())
+        .bind(question.wait.map(|id| id.to_string()))
         .fetch_all(connection)
         .await?;
     rows.iter().map(rows::approval).collect()

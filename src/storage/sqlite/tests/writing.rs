@@ -247,7 +247,7 @@ async fn a_full_disk_is_unavailable_until_there_is_room() {
     store.write(Limiting).await.unwrap();
     store.time().await.unwrap();
     let mut big = new("big");
-    big.question.preview.json = "x".repeat(4_000_000);
+    big.question.preview.as_mut().unwrap().json = "x".repeat(4_000_000);
     let error = store.request(big).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     // SQLite undoes the transaction by itself, after which the connection is made anew, here without the limit.
