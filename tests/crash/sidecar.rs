@@ -51,6 +51,12 @@ impl Files {
         Self(folder)
     }
 
+    /// The size of the database or of its log, whichever is larger.
+    pub fn largest_file(&self) -> u64 {
+        let sizes = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+        sizes.max().unwrap()
+    }
+
     /// What the database itself says of its state, once nobody has it open.
     pub async fn check_database(&self) {
         let path = self.0.join("countersign.db");
@@ -134,6 +140,10 @@ impl Sidecar {
             approver: client::approver(channel.clone(), bearer("approver")),
             operator: client::operator(channel, bearer("operator")),
         }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn is_running(&mut self) -> bool {

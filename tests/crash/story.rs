@@ -261,6 +261,14 @@ impl Story {
         self.attempts.iter().filter_map(|attempt| attempt.told.done())
     }
 
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    pub fn invocation(&self) -> &Invocation {
+        &self.invocation
+    }
+
     pub fn was_asked(&self) -> bool {
         self.asked.done().is_some()
     }
@@ -287,7 +295,7 @@ impl Story {
     }
 }
 
-async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
+pub async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
     let request = RequestApprovalRequest {
         request_id: request_id.to_owned(),
         invocation: Some(invocation.clone()),
@@ -297,7 +305,7 @@ async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Re
     Ok((answer.approval.unwrap().id, answer.consume_token))
 }
 
-async fn get(clients: &Clients, id: &str) -> Approval {
+pub async fn get(clients: &Clients, id: &str) -> Approval {
     let request = AgentServiceGetApprovalRequest {
         principal: PRINCIPAL.to_owned(),
         agent: AGENT.to_owned(),
