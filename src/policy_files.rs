@@ -76,8 +76,9 @@ impl Listing {
                 (false, _) => {}
             }
         };
-        let walk = || fs::read_dir(folder)?.try_for_each(|entry| entry.map(|entry| sort(entry.path())));
-        if let Err(error) = walk() {
+        let walked = fs::read_dir(folder)
+            .and_then(|mut entries| entries.try_for_each(|entry| entry.map(|entry| sort(entry.path()))));
+        if let Err(error) = walked {
             problems.push(problem(folder, Unread::Io(error).to_string()));
         }
         if paths.is_empty() && problems.is_empty() {

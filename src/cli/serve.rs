@@ -122,6 +122,9 @@ async fn serve(config: &Config, source: Option<Source>) -> Result<(), String> {
     let (mut terminate, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
     // Unheard, it would end the process.
     let mut hangup = hear(SignalKind::hangup())?;
+    // Heard and not heeded: a file that may not grow further is a full disk, which the store answers for; unheard, the
+    // signal would end the process.
+    let _file_size = hear(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
     let reload = running.reload().clone();
     tokio::spawn(async move {

@@ -22,7 +22,7 @@ fn groups() -> String {
 /// A sidecar that watches a folder with these files.
 async fn watching_folder(files: &[(&str, String)]) -> Sidecar {
     Sidecar::watching(FOLDER, |folder| {
-        files.iter().for_each(|(name, text)| write(&folder.join(FOLDER).join(name), text))
+        files.iter().for_each(|(name, text)| write(&folder.join(FOLDER).join(name), text));
     })
     .await
 }
@@ -158,9 +158,9 @@ async fn a_storm_of_changes_ends_in_the_last_state() {
     for number in 0..200 {
         let text = if number % 3 == 0 { "nonsense".to_owned() } else { connector(&format!("c{number}")) };
         if number % 2 == 0 {
-            put(&sidecar.policy_path(), &text)
+            put(&sidecar.policy_path(), &text);
         } else {
-            fs::write(sidecar.policy_path(), &text).unwrap()
+            fs::write(sidecar.policy_path(), &text).unwrap();
         }
         if number % 10 == 0 {
             let answer = sidecar.evaluate(email()).await.unwrap();
