@@ -2,7 +2,9 @@
 //! come from files or the environment, and none is in any error or `Debug`.
 
 mod callers;
+mod listen;
 
+use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
@@ -30,6 +32,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 #[serde(default)]
 struct File {
     listen: Option<String>,
+    socket_mode: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
     reflection: Option<bool>,
@@ -121,7 +124,9 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the doors listen.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
+    pub socket_mode: u32,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
@@ -212,7 +217,9 @@ impl Config {
             (None, Some(path)) => folder.join(path),
             (None, None) => folder.join(default),
         };
-        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let listen =
+            listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
+        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -286,6 +293,7 @@ impl Config {
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
+            socket_mode,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),

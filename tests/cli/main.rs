@@ -11,6 +11,7 @@ mod health;
 mod hostile;
 mod migrate;
 mod serve;
+mod socket;
 mod support;
 mod terminal;
 

@@ -1,5 +1,6 @@
 //! HTTP/2 and HTTP/1.1 by hand, for what no client library would send.
 
+use countersign::address::Address;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,8 +21,8 @@ pub struct RawCall(TcpStream);
 
 impl RawCall {
     /// Opens a connection and sends the head of a call, its `:path` exactly as given.
-    pub async fn open(address: SocketAddr, path: &str, token: Option<&str>) -> Self {
-        let mut call = Self(TcpStream::connect(address).await.unwrap());
+    pub async fn open(address: impl Into<Address>, path: &str, token: Option<&str>) -> Self {
+        let mut call = Self(TcpStream::connect(address.into().tcp().unwrap()).await.unwrap());
         call.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         call.frame(SETTINGS, 0, 0, &[]).await;
         // HPACK (RFC 7541): POST and http from the static table, the rest literally.
