@@ -39,6 +39,17 @@ fn a_typescript_client_lives_the_whole_story_over_a_unix_socket() {
     tell(TYPESCRIPT.story(), Transport::UnixSocket);
 }
 
+#[test]
+fn every_package_is_held_to_its_hash_and_to_no_registry() {
+    let lock: serde_json::Value = serde_json::from_str(&text("package-lock.json")).unwrap();
+    let packages = lock["packages"].as_object().unwrap();
+    assert!(packages.len() > 1);
+    for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+        assert!(package["integrity"].as_str().is_some_and(|hash| hash.starts_with("sha512-")), "{name} has no hash");
+        assert!(package["resolved"].is_null(), "{name} names a registry");
+    }
+}
+
 /// A copy of `tests/typescript` under `target/`, where its packages are installed and its stubs and scripts are written.
 struct TypeScript {
     home: PathBuf,

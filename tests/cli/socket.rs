@@ -17,9 +17,8 @@ fn kill(serving: &Serving, signal: &str) {
 
 /// A second sidecar over the same socket, with everything else of its own.
 fn another(serving: &Serving) -> crate::support::Ran {
-    let arguments =
-        ["serve", "--dev", "--dev-dir", "other", "--listen", "unix:x.sock", "--health-listen", "127.0.0.1:0"];
-    Countersign::new(&arguments).within(&serving.folder).run()
+    let arguments = ["serve", "--dev", "--dev-dir", "other", "--health-listen", "127.0.0.1:0"];
+    Countersign::new(&arguments).env("COUNTERSIGN_LISTEN", "unix:x.sock").within(&serving.folder).run()
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod retries;
 mod roles;
 mod shown;
 mod shutdown;
+mod socket;
 mod steps;
 mod story;
 mod tenants;

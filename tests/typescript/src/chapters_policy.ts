@@ -46,7 +46,8 @@ export const chapters: Chapters = {
 
   async "writing needs confirmation and says whose"(sidecar) {
     const inside = await sidecar.agent.agent.evaluate(evaluation(invocation()));
-    assert.deepEqual([inside.decision, inside.reason], [Decision.DECISION_CONFIRMATION_REQUIRED, "CONFIRMATION_BY_MODE"]);
+    assert.equal(inside.decision, Decision.DECISION_CONFIRMATION_REQUIRED);
+    assert.equal(inside.reason, "CONFIRMATION_BY_MODE");
     const required = given(inside.requirement);
     assert.deepEqual(required.clauses.map((clause) => clause.anyOf), [["owner"]]);
     assert.equal(required.decideWithin?.seconds, 300n);

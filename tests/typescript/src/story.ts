@@ -1,9 +1,10 @@
 // The whole story of an approval, told by a TypeScript client against a running sidecar.
 //
-// An agent's process, a chat backend that speaks for people, and an operator each call with a token of their own, through
-// stubs that ts-proto generated from `proto/` for @grpc/grpc-js. The sidecar serves `deploy/policy/gmail.yaml`. Each file of
-// chapters exports them by name; the first that does not hold ends the story with exit code 1. `tests/typescript_story.rs`
-// runs this: it generates the stubs into `gen/`, compiles both with tsc, and starts the sidecar.
+// An agent's process, a chat backend that speaks for people, and an operator each call with a token of their own,
+// through stubs that ts-proto generated from `proto/` for @grpc/grpc-js. The sidecar serves `deploy/policy/gmail.yaml`.
+// Each file of chapters exports them by name; the first that does not hold ends the story with exit code 1.
+// `tests/typescript_story.rs` runs this: it generates the stubs into `gen/`, compiles both with tsc, and starts the
+// sidecar.
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
