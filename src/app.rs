@@ -183,7 +183,9 @@ async fn serve(
         }
         Address::Tcp(_) => {}
         Address::Unix(path) => {
-            socket::doubts(path, config.socket_mode).iter().for_each(|doubt| tracing::warn!("{doubt}"))
+            for doubt in socket::doubts(path, config.socket_mode) {
+                tracing::warn!("{doubt}");
+            }
         }
     }
     Ok(Running {
