@@ -4,9 +4,11 @@
 mod health;
 mod incoming;
 mod reload;
+pub mod socket;
 
 pub use reload::Reload;
 
+use crate::address::Address;
 use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -19,8 +21,9 @@ use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
-use incoming::Incoming;
+use incoming::{Incoming, Listener};
 use reload::Watched;
+use socket::SocketFile;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +58,7 @@ pub enum StartError {
     /// A listener.
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
         cause: std::io::Error,
     },
@@ -82,7 +85,8 @@ impl std::error::Error for StartError {}
 /// A sidecar that serves.
 #[derive(Debug)]
 pub struct Running {
-    address: SocketAddr,
+    address: Address,
+    socket: Option<SocketFile>,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
     under_way: Arc<AtomicUsize>,
@@ -139,9 +143,9 @@ async fn serve(
         tracing::warn!("no callers are configured: nobody can call");
     }
     let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
-    let listener = listen(config.listen).await?;
+    let (listener, address, socket) = open_doors(&config.listen, config.socket_mode).await?;
     let health_listener = listen(config.health_listen).await?;
-    let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+    let health_address = local(&health_listener)?;
 
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
@@ -185,11 +189,20 @@ async fn serve(
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+    match &address {
+        Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
+            tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+        }
+        Address::Tcp(_) => {}
+        Address::Unix(path) => {
+            for doubt in socket::doubts(path, config.socket_mode) {
+                tracing::warn!("{doubt}");
+            }
+        }
     }
     Ok(Running {
         address,
+        socket,
         health_address,
         stop,
         under_way,
@@ -206,8 +219,8 @@ async fn serve(
 
 impl Running {
     /// Where the doors listen.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Address {
+        self.address.clone()
     }
 
     /// Where the plaintext health listener listens.
@@ -229,6 +242,8 @@ impl Running {
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
+        // Nobody new finds the way, and who starts in our place finds it free.
+        drop(self.socket);
         self.stop.send_replace(true);
         let mut doors = self.doors;
         let finished = tokio::select! {
@@ -264,13 +279,29 @@ impl Running {
     }
 }
 
+/// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.
+async fn open_doors(address: &Address, mode: u32) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = listen(*address).await?;
+            let address = local(&listener)?.into();
+            Ok((Listener::Tcp(listener), address, None))
+        }
+        Address::Unix(path) => {
+            let opened = socket::listen(path, mode).await;
+            let (listener, file) = opened.map_err(|cause| StartError::Listen { address: address.clone(), cause })?;
+            Ok((Listener::Unix(listener), address.clone(), Some(file)))
+        }
+    }
+}
+
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address, cause })
+    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address: address.into(), cause })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown.into(), cause })
 }
 
 /// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was

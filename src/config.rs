@@ -3,7 +3,9 @@
 
 mod callers;
 mod changes;
+mod listen;
 
+use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
@@ -31,6 +33,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 #[serde(default)]
 struct File {
     listen: Option<String>,
+    socket_mode: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
     policy_settle: Option<String>,
@@ -123,7 +126,9 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the doors listen.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
+    pub socket_mode: u32,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
@@ -216,7 +221,9 @@ impl Config {
             (None, Some(path)) => folder.join(path),
             (None, None) => folder.join(default),
         };
-        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let listen =
+            listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
+        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -291,6 +298,7 @@ impl Config {
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
+            socket_mode,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
             policy_settle,

@@ -9,6 +9,7 @@ impl Config {
         // Whoever adds a key says here whether it needs a restart.
         let Self {
             listen,
+            socket_mode,
             health_listen,
             policy,
             policy_settle,
@@ -25,6 +26,7 @@ impl Config {
         } = self;
         [
             ("listen", *listen == newer.listen),
+            ("socket_mode", *socket_mode == newer.socket_mode),
             ("health_listen", *health_listen == newer.health_listen),
             ("policy", *policy == newer.policy),
             ("policy_settle", *policy_settle == newer.policy_settle),

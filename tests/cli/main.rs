@@ -12,6 +12,7 @@ mod hostile;
 mod migrate;
 mod reload;
 mod serve;
+mod socket;
 mod support;
 mod terminal;
 

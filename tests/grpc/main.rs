@@ -35,6 +35,7 @@ mod retries;
 mod roles;
 mod shown;
 mod shutdown;
+mod socket;
 mod steps;
 mod story;
 mod tenants;

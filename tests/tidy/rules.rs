@@ -16,8 +16,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("service", &["service", "engine", "domain", "auth", "proto"]),
     // The one file in which failures meet gRPC names every failure there is.
     ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
-    ("client", &["proto"]),
-    ("config", &["config", "auth", "domain"]),
+    ("address", &[]),
+    ("client", &["proto", "address"]),
+    ("config", &["config", "auth", "domain", "address"]),
     // Settings are handed to whom they are for.
     ("config", &["clock::Clock", "storage::OpenLimits", "storage::sqlite::SqliteOptions"]),
     ("telemetry", &["config"]),
@@ -25,6 +26,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "app",
         &[
             "app",
+            "address",
             "auth::SharedCallers",
             "clock",
             "config",
@@ -41,6 +43,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "cli",
+            "address",
             "app",
             "auth",
             "client",
@@ -115,10 +118,10 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::time::UNIX_EPOCH", &["clock"]),
     ("std::time::Instant", &["clock", "storage", "engine", "service", "app", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
-    ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli"]),
-    ("std::net", &["config", "app", "cli", "client"]),
+    ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket"]),
+    ("std::net", &["address", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
-    ("std::os", &["policy_files", "secrets", "storage", "cli"]),
+    ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket"]),
     ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
     ("std::thread", &["domain::policy::expression", "storage", "app", "cli"]),
