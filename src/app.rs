@@ -3,6 +3,10 @@
 
 mod health;
 mod incoming;
+mod transport;
+
+pub use incoming::Incoming;
+pub use transport::{OwnThread, server};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -15,7 +19,6 @@ use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
-use incoming::Incoming;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,15 +27,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 
-/// What one connection may have in flight; a runtime of agents shares one connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
-/// HTTP/2 windows, so that large arguments do not wait for window updates.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Why the sidecar did not start. Each is to be shown to whoever started it, as it is.
 #[derive(Debug)]
@@ -54,6 +51,8 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The doors' own thread.
+    Thread(std::io::Error),
     /// The descriptors for reflection.
     Reflection(String),
 }
@@ -67,6 +66,7 @@ impl fmt::Display for StartError {
             Self::Secret(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
+            Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
             Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
         }
     }
@@ -88,6 +88,8 @@ pub struct Running {
     health: Health,
     engine: Arc<Engine>,
     grace_period: Duration,
+    /// Last: state changes that run on it are finished before it ends.
+    _thread: OwnThread,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -128,7 +130,9 @@ async fn serve(
         tracing::warn!("no callers are configured: nobody can call");
     }
     let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
-    let listener = listen(config.listen).await?;
+    // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
+    let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
+    let listener = listen_on(&thread, config.listen).await?;
     let health_listener = listen(config.health_listen).await?;
     let (address, health_address) = (local(&listener)?, local(&health_listener)?);
 
@@ -138,11 +142,7 @@ async fn serve(
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let edge = EdgeLayer::new(stopped.clone());
     let under_way = edge.under_way();
-    let mut router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+    let mut router = server()
         .layer(edge)
         .add_service(health_service.clone())
         .add_service(doors.agent(&config.callers))
@@ -162,7 +162,7 @@ async fn serve(
         router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -188,6 +188,7 @@ async fn serve(
         health,
         engine,
         grace_period: config.grace_period,
+        _thread: thread,
     })
 }
 
@@ -244,6 +245,12 @@ impl Running {
             Err(error) => error.to_string(),
         }
     }
+}
+
+/// A listener is served where it was made.
+async fn listen_on(thread: &OwnThread, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bound = thread.handle().spawn(TcpListener::bind(address)).await;
+    bound.unwrap_or_else(|cause| Err(cause.into())).map_err(|cause| StartError::Listen { address, cause })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -13,14 +13,16 @@ use tokio::time::Sleep;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The connections that a listener accepts, with small messages sent at once.
-pub(super) struct Incoming {
+#[derive(Debug)]
+pub struct Incoming {
     listener: TcpListener,
     pause: Option<Pin<Box<Sleep>>>,
     failures: Sparing,
 }
 
 impl Incoming {
-    pub(super) fn new(listener: TcpListener) -> Self {
+    /// Those of this listener, on the runtime on which it was made.
+    pub fn new(listener: TcpListener) -> Self {
         Self { listener, pause: None, failures: Sparing::new() }
     }
 }
