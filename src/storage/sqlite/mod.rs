@@ -7,6 +7,7 @@
 //! - `writes`, `reads`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
+//! - `seeding`: for measurements alone
 //!
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
@@ -16,12 +17,15 @@ mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod seeding;
 mod time;
 mod writer;
 mod writes;
 
 pub use open::OpenError;
 pub use schema::SchemaVersions;
+#[doc(hidden)]
+pub use seeding::{ApprovalCopy, BareConnection};
 pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
