@@ -14,6 +14,7 @@ use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
+use crate::sweeper::Sweeper;
 use health::Health;
 use incoming::Incoming;
 use std::fmt;
@@ -87,6 +88,8 @@ pub struct Running {
     monitor: JoinHandle<()>,
     health: Health,
     engine: Arc<Engine>,
+    sweeper: Arc<Sweeper>,
+    sweeping: JoinHandle<()>,
     grace_period: Duration,
 }
 
@@ -171,6 +174,8 @@ async fn serve(
         engine.policy().revision().to_owned(),
         until(health_ended),
     ));
+    let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     if !address.ip().is_loopback() {
@@ -187,6 +192,8 @@ async fn serve(
         monitor,
         health,
         engine,
+        sweeper,
+        sweeping,
         grace_period: config.grace_period,
     })
 }
@@ -207,6 +214,11 @@ impl Running {
         &self.engine
     }
 
+    /// The background work. It goes on by itself; a pass may be run at any time.
+    pub fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
@@ -223,6 +235,7 @@ impl Running {
         };
         doors.abort();
         self.monitor.abort();
+        self.sweeping.abort();
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {

@@ -5,9 +5,12 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod sqlite;
+mod sweep;
 
 #[cfg(test)]
 mod conformance;
+
+pub use sweep::{Retention, Sweep, Swept};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
@@ -264,6 +267,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Audit records, newest first.
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
+
+    /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -33,6 +33,7 @@ mod shown;
 mod shutdown;
 mod steps;
 mod story;
+mod sweeping;
 mod tenants;
 mod wire;
 mod withdraw;
