@@ -76,11 +76,14 @@ impl Health {
     pub(super) async fn watch_store(self, store: Arc<dyn Store>, mut stopped: watch::Receiver<bool>) {
         let mut last = Instant::now();
         loop {
+            // Once it is lost it is asked on; until then nothing is waited for beyond the moment at which it is.
+            let left = STORE_LOST.checked_sub(last.elapsed()).filter(|left| !left.is_zero()).unwrap_or(ASK_STORE);
             tokio::select! {
-                () = tokio::time::sleep(ASK_STORE) => {}
+                () = tokio::time::sleep(ASK_STORE.min(left)) => {}
                 _ = stopped.changed() => return,
             }
-            let answered = matches!(tokio::time::timeout(ANSWER_STORE, store.time()).await, Ok(Ok(_)));
+            let left = STORE_LOST.checked_sub(last.elapsed()).filter(|left| !left.is_zero()).unwrap_or(ANSWER_STORE);
+            let answered = matches!(tokio::time::timeout(ANSWER_STORE.min(left), store.time()).await, Ok(Ok(_)));
             if answered {
                 last = Instant::now();
             }

@@ -121,6 +121,9 @@ async fn serve(config: &Config) -> Result<(), String> {
             tracing::warn!("SIGHUP: this version reloads nothing; restart to read configuration and policy again");
         }
     });
+    // Heard and not heeded: a file that may not grow further is a full disk, which the store answers for; unheard, the
+    // signal would end the process.
+    let _file_size = hear(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
     tokio::select! {
         _ = terminate.recv() => {}

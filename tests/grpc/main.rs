@@ -20,6 +20,7 @@ mod health;
 mod hostile;
 mod limits;
 mod listing;
+mod model;
 mod moves;
 mod operator;
 mod outages;

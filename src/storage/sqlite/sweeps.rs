@@ -3,19 +3,33 @@
 
 use super::writer::Write;
 use super::writes::record_id;
+use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{StoreError, Sweep, Swept};
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
 use sqlx::{Row as _, SqliteConnection, query};
 use std::time::{Duration, Instant};
 
-/// Finds rows: how many, how long the first has been due, and the list of them for the statements that follow.
+/// Finds rows: how many, how long the first has been due, the list of them for the statements that follow, and of those
+/// that are told, what they are about to be: id and version.
 macro_rules! find {
     ($due:literal, $from:literal) => {
+        find!($due, $from, "NULL", "min(told)")
+    };
+    (told $due:literal, $from:literal) => {
+        find!($due, $from, "json_array(id, version + 1)", "json_group_array(json(told))")
+    };
+    ($due:literal, $from:literal, $told:literal, $all_told:literal) => {
         concat!(
-            "SELECT count(*), min(due), json_group_array(row) FROM (SELECT rowid AS row, ",
+            "SELECT count(*), min(due), json_group_array(row), ",
+            $all_told,
+            " FROM (SELECT rowid AS row, ",
             $due,
-            " AS due FROM ",
+            " AS due, ",
+            $told,
+            " AS told FROM ",
             $from,
             " ORDER BY ",
             $due,
@@ -52,7 +66,7 @@ macro_rules! record_each {
 }
 
 const OVERDUE_APPROVALS: &str =
-    find!("open_until", "approvals INDEXED BY approvals_by_deadline WHERE open_until <= $1");
+    find!(told "open_until", "approvals INDEXED BY approvals_by_deadline WHERE open_until <= $1");
 const EXPIRE_APPROVALS: &str = concat!(
     "UPDATE approvals SET state = 'expired', close_time = open_until, open_until = NULL, version = version + 1 WHERE ",
     listed!()
@@ -102,7 +116,7 @@ const DELETABLE_WAITS: &str =
 const DELETE_WAITS: &str = concat!("DELETE FROM waits WHERE ", listed!());
 
 /// Records are in the order of their times: the oldest are looked at, and no others.
-const DELETABLE_AUDIT_RECORDS: &str = "SELECT count(*), min(time), json_group_array(position) FROM (
+const DELETABLE_AUDIT_RECORDS: &str = "SELECT count(*), min(time), json_group_array(position), NULL FROM (
     SELECT position, time FROM audit_records ORDER BY position LIMIT $2) WHERE time <= $1";
 const DELETE_AUDIT_RECORDS: &str = concat!("DELETE FROM audit_records WHERE ", listed!());
 
@@ -163,7 +177,12 @@ impl Statements {
 impl Write for SweepStep {
     type Answer = Swept;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Swept, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Swept, StoreError> {
         let started = Instant::now();
         let Statements { find, kept, change, record } = Statements::of(self.step);
         let until = now.minus(kept);
@@ -178,6 +197,10 @@ impl Write for SweepStep {
                 let records = with_record_ids(&list, now)?;
                 query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
             }
+            for (id, version) in listed::<(String, u64)>(found.try_get::<Option<&str>, _>(3)?.unwrap_or("[]"))? {
+                let corrupt = || StoreError::Corrupt { table: "approvals", id: id.clone() };
+                touched.approval(ApprovalId::parse(&id).ok_or_else(corrupt)?, version);
+            }
         }
         let overdue = first.map_or(Duration::ZERO, |first| until.since(Timestamp::from_micros(first)));
         Ok(Swept { rows, overdue, elapsed: started.elapsed() })
@@ -186,8 +209,12 @@ impl Write for SweepStep {
 
 /// Each row of a list with the id of a record about it.
 fn with_record_ids(list: &str, now: Timestamp) -> Result<String, StoreError> {
-    let places: Vec<i64> =
-        serde_json::from_str(list).map_err(|error| StoreError::Inconsistent { cause: error.to_string() })?;
+    let places: Vec<i64> = listed(list)?;
     let rows: Vec<(i64, String)> = places.into_iter().map(|place| (place, record_id(now).to_string())).collect();
     Ok(super::rows::list(&rows))
+}
+
+/// What a list of a statement of ours holds.
+fn listed<T: DeserializeOwned>(list: &str) -> Result<Vec<T>, StoreError> {
+    serde_json::from_str(list).map_err(|error| StoreError::Inconsistent { cause: error.to_string() })
 }
