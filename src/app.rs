@@ -24,6 +24,7 @@ use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
+use crate::sweeper::Sweeper;
 use health::Health;
 use reload::Watched;
 use socket::SocketFile;
@@ -96,6 +97,8 @@ pub struct Running {
     monitor: JoinHandle<()>,
     health: Health,
     engine: Arc<Engine>,
+    sweeper: Arc<Sweeper>,
+    sweeping: JoinHandle<()>,
     grace_period: Duration,
     reload: Reload,
     /// Last: state changes that run on it are finished before it ends.
@@ -186,6 +189,8 @@ async fn serve(
         Arc::clone(&engine),
         until(health_ended),
     ));
+    let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
@@ -212,6 +217,8 @@ async fn serve(
         monitor,
         health,
         engine,
+        sweeper,
+        sweeping,
         grace_period: config.grace_period,
         reload,
         _thread: thread,
@@ -239,6 +246,11 @@ impl Running {
         &self.reload
     }
 
+    /// The background work. It goes on by itself; a pass may be run at any time.
+    pub fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
@@ -257,6 +269,7 @@ impl Running {
         };
         doors.abort();
         self.monitor.abort();
+        self.sweeping.abort();
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {

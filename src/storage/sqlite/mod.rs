@@ -4,7 +4,7 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`: the statements
+//! - `writes`, `reads`, `sweeps`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -18,6 +18,7 @@ mod reads;
 mod rows;
 mod schema;
 mod seeding;
+mod sweeps;
 mod time;
 mod writer;
 mod writes;
@@ -31,7 +32,7 @@ pub use writer::Statistics;
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey,
+    StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -348,6 +349,10 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::audit_records(&mut reader, &query)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.write(sweeps::SweepStep { step, limit }).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
