@@ -1,6 +1,6 @@
 //! What the stories of clients in other languages share: the real binary, serving over TCP or a Unix socket, and the telling.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead as _, BufReader};
