@@ -38,6 +38,7 @@ mod shutdown;
 mod socket;
 mod steps;
 mod story;
+mod sweeping;
 mod tenants;
 mod wire;
 mod withdraw;
