@@ -59,7 +59,9 @@ fn a_folder_that_is_not_there_is_named_and_nonsense_is_refused() {
     let ran = run(&["bench", "--dir", "nowhere-at-all", "--seconds", "0.01"]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(ran.err.contains("nowhere-at-all"), "{ran:?}");
-    for nonsense in [["--seconds", "0"], ["--seconds", "NaN"], ["--rounds", "0"], ["--rows", "0"], ["--only", "nothing"]] {
+    for nonsense in
+        [["--seconds", "0"], ["--seconds", "NaN"], ["--rounds", "0"], ["--rows", "0"], ["--only", "nothing"]]
+    {
         assert_eq!(run(&["bench", nonsense[0], nonsense[1]]).code, 2, "{nonsense:?}");
     }
 }

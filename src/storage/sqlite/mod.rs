@@ -4,7 +4,7 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`: the statements
+//! - `writes`, `reads`, `sweeps`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -18,6 +18,7 @@ mod reads;
 mod rows;
 mod schema;
 mod seeding;
+mod sweeps;
 mod time;
 mod writer;
 mod writes;
@@ -28,9 +29,10 @@ pub use schema::SchemaVersions;
 pub use seeding::{ApprovalCopy, BareConnection};
 pub use writer::Statistics;
 
+use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey,
+    StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -107,6 +109,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<WriterHandle>>,
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+    feed: Feed,
     schema: SchemaVersions,
 }
 
@@ -131,6 +134,7 @@ impl SqliteStore {
         let presence = Presence::of(&path).map_err(not_readable)?;
         let time = Arc::new(StoreTime::since(newest, options.clock));
         let counters = Arc::new(Counters::default());
+        let feed = Feed::default();
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -144,6 +148,7 @@ impl SqliteStore {
             connection,
             time: Arc::clone(&time),
             counters: Arc::clone(&counters),
+            feed: feed.clone(),
             queue: options.queue.max(1),
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
@@ -157,6 +162,7 @@ impl SqliteStore {
             writer: Mutex::new(Some(writer)),
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
+            feed,
             schema,
         })
     }
@@ -263,6 +269,17 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    fn changes(&self) -> Changes {
+        self.feed.listen()
+    }
+
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self
@@ -332,6 +349,10 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::audit_records(&mut reader, &query)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.write(sweeps::SweepStep { step, limit }).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

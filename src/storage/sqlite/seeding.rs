@@ -10,6 +10,7 @@ use crate::domain::execution::Start;
 use crate::domain::fingerprint::{ArgumentsDigest, Fingerprint};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{Accepting, StoreError};
 use async_trait::async_trait;
 use serde_json::json;
@@ -66,7 +67,7 @@ struct Copies {
 impl Write for Copies {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         for statement in [COPY_APPROVAL, COPY_DECISIONS, COPY_AUDIENCE] {
             query(statement).bind(self.template.to_string()).bind(&*self.copies).execute(&mut *connection).await?;
         }
@@ -119,11 +120,11 @@ impl BareConnection {
     /// The store.
     pub async fn consume(&mut self, calls: &[(Start, Accepting)]) -> Result<usize, StoreError> {
         let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-        let mut consumed: usize = 0;
+        let (mut consumed, mut touched) = (0_usize, Touched::default());
         for (start, accepting) in calls {
             let Some(approval) = start.approval else { continue };
             let write = Consume { start: start.clone(), approval, accepting: *accepting };
-            if write.run(&mut transaction, self.time.now()).await?.is_some() {
+            if write.run(&mut transaction, self.time.now(), &mut touched).await?.is_some() {
                 consumed = consumed.saturating_add(1);
             }
         }
@@ -137,7 +138,7 @@ impl BareConnection {
     /// The store.
     pub async fn commit(&mut self) -> Result<(), StoreError> {
         let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-        Touch { for_real: true }.run(&mut transaction, self.time.now()).await?;
+        Touch { for_real: true }.run(&mut transaction, self.time.now(), &mut Touched::default()).await?;
         transaction.commit().await?;
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::domain::ids::ApprovalId;
 use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
@@ -25,7 +26,7 @@ const SAME_QUESTION: &str = concat!(
     " FROM approvals INDEXED BY approvals_same_question \
      WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
     same_subject!(),
-    " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
+    " AND retry_of IS $14 AND requirement_digest = $15 AND wait_id IS $16 ORDER BY create_time, id"
 );
 const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
@@ -35,11 +36,11 @@ const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
-     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, agent_note, omissions, \
-     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
-     open_until) \
+     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, message, agent_note, \
+     omissions, preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, \
+     state_reason, open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
     execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
@@ -48,9 +49,10 @@ const COUNT_DECISIONS: &str = "SELECT count(*) FROM approval_decisions WHERE app
 const INSERT_DECISION: &str = "INSERT INTO approval_decisions
     (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time)
-    VALUES (?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
-const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2 WHERE approval_id = $1 AND state <> $2";
+const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
+const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2, open_until = $3
+    WHERE approval_id = $1 AND state <> $2";
 const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
     (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
 /// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
@@ -64,7 +66,7 @@ const CONSUME: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $19) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING retry_of"
+     AND executions.state = 'succeeded') RETURNING retry_of, version"
 );
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
@@ -111,7 +113,7 @@ pub(super) struct Touch {
 impl Write for Touch {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         if self.for_real {
             query(TOUCH).bind(now.micros()).execute(connection).await?;
         }
@@ -126,7 +128,12 @@ pub(super) struct Request(pub(super) NewApproval);
 impl Write for Request {
     type Answer = (Requested, Timestamp);
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let NewApproval { id, question, request, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
@@ -140,7 +147,7 @@ impl Write for Request {
         }
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
-                write_approval(connection, &change, same.version, now).await?;
+                write_approval(connection, &change, same.version, now, touched).await?;
             } else {
                 if let Some(key) = request {
                     insert_request_id(connection, key, &same, now).await?;
@@ -159,7 +166,7 @@ impl Write for Request {
             }
         }
         let change = Approval::ask(*id, question.clone(), now);
-        insert_approval(connection, &change.next).await?;
+        insert_approval(connection, &change.next, touched).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
@@ -178,8 +185,13 @@ pub(super) struct SaveApproval {
 impl Write for SaveApproval {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
-        write_approval(connection, &self.change, self.expected, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
+        write_approval(connection, &self.change, self.expected, now, touched).await
     }
 }
 
@@ -194,7 +206,12 @@ pub(super) struct Consume {
 impl Write for Consume {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let (digest, version) = match self.accepting {
             Accepting::AnyRequirement => (None, None),
             Accepting::Digest(digest) => (Some(digest.to_string()), None),
@@ -210,12 +227,14 @@ impl Write for Consume {
             .fetch_optional(&mut *connection)
             .await?;
         let Some(used) = used else { return Ok(None) };
-        let retried = match rows::retry_of(&used, self.approval)? {
+        let (retry_of, version) = rows::used(&used, self.approval)?;
+        touched.approval(self.approval, version);
+        let retried = match retry_of {
             Some(id) => reads::execution(connection, id).await?,
             None => None,
         };
         let change = self.start.clone().at(retried.as_ref(), now);
-        set_audience(connection, self.approval, StateName::Consumed).await?;
+        set_audience(connection, self.approval, StateName::Consumed, None).await?;
         if !insert_execution(connection, &change.next).await? {
             // The statement above has just seen that there is no such attempt.
             return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
@@ -232,7 +251,12 @@ pub(super) struct StartExecution(pub(super) Start);
 impl Write for StartExecution {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        _: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
             Some(id) => match reads::execution(connection, id).await? {
@@ -259,7 +283,12 @@ pub(super) struct SaveExecution {
 impl Write for SaveExecution {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        _: &mut Touched,
+    ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
             return Ok(Saved::Conflict);
@@ -286,7 +315,7 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         record(connection, &self.0, now).await
     }
 }
@@ -298,7 +327,7 @@ pub(super) struct AddKey(pub(super) StoredKey);
 impl Write for AddKey {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query(INSERT_KEY)
             .bind(self.0.id.clone())
             .bind(self.0.check.clone())
@@ -313,6 +342,7 @@ async fn same_question(connection: &mut SqliteConnection, question: &Question) -
     let rows = rows::bind_subject(query(SAME_QUESTION).bind(rows::text(&question.requested_by)), &question.subject)
         .bind(question.retry_of.map(|retried| retried.id.to_string()))
         .bind(question.requirement.digest().to_string())
+        .bind(question.wait.map(|id| id.to_string()))
         .fetch_all(connection)
         .await?;
     rows.iter().map(rows::approval).collect()
@@ -339,7 +369,11 @@ async fn is_full(
 }
 
 /// Inserts an approval in whatever state, with its decisions and audience.
-pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+pub(super) async fn insert_approval(
+    connection: &mut SqliteConnection,
+    approval: &Approval,
+    touched: &mut Touched,
+) -> Result<(), StoreError> {
     let statement = query(INSERT_APPROVAL)
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
@@ -347,6 +381,7 @@ pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval:
         .bind(approval.decide_by.micros());
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
+    touched.approval(approval.id, approval.version);
     let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
     let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
     audience.extend(entries.filter_map(|entry| match entry {
@@ -366,12 +401,14 @@ async fn write_approval(
     change: &Change<Approval>,
     expected: u64,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Saved, StoreError> {
     let Change { next, events, valid_before } = change;
     if valid_before.is_some_and(|deadline| now >= deadline) {
         return Ok(Saved::Conflict);
     }
-    let updated = ApprovalColumns::of(&next.state)
+    let columns = ApprovalColumns::of(&next.state);
+    let updated = columns
         .bind(query(UPDATE_APPROVAL), next.decide_by)
         .bind(rows::integer(next.version))
         .bind(next.id.to_string())
@@ -381,7 +418,8 @@ async fn write_approval(
     if updated.rows_affected() == 0 {
         return Ok(Saved::Conflict);
     }
-    set_audience(connection, next.id, next.state.name()).await?;
+    touched.approval(next.id, next.version);
+    set_audience(connection, next.id, columns.state, columns.open_until(next.decide_by)).await?;
     insert_decisions(connection, next).await?;
     record(connection, events, now).await?;
     Ok(Saved::Yes)
@@ -425,13 +463,19 @@ async fn insert_audience(
         .bind(rows::text(name))
         .bind(approval.state.name().as_str())
         .bind(approval.create_time.micros())
+        .bind(ApprovalColumns::of(&approval.state).open_until(approval.decide_by))
         .execute(connection)
         .await?;
     Ok(())
 }
 
-async fn set_audience(connection: &mut SqliteConnection, id: ApprovalId, state: StateName) -> Result<(), StoreError> {
-    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).execute(connection).await?;
+async fn set_audience(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+    state: StateName,
+    open_until: Option<i64>,
+) -> Result<(), StoreError> {
+    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).bind(open_until).execute(connection).await?;
     Ok(())
 }
 
@@ -480,7 +524,7 @@ pub(super) async fn record(
 }
 
 /// A UUIDv7 of the store's time.
-fn record_id(now: Timestamp) -> Uuid {
+pub(super) fn record_id(now: Timestamp) -> Uuid {
     let micros = u64::try_from(now.micros()).unwrap_or(0);
     let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))
