@@ -108,6 +108,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("regex_automata", &["domain"]),
     ("jiff", &["domain", "cli"]),
     ("icu_properties", &["domain", "cli"]),
+    ("mimalloc", &["main"]),
     ("rustix", &["cli"]),
     ("unicode_segmentation", &["domain"]),
 ];
