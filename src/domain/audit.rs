@@ -44,11 +44,13 @@ pub enum AuditKind {
     ExecutionReported,
     /// A report was refused.
     ReportRefused,
+    /// The policy was asked, and answered. Only where evaluations are audited.
+    EvaluationDecided,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -65,6 +67,7 @@ impl AuditKind {
         Self::ConsumeReplayed,
         Self::ExecutionReported,
         Self::ReportRefused,
+        Self::EvaluationDecided,
     ];
 
     /// The stable text of it.
@@ -86,6 +89,7 @@ impl AuditKind {
             Self::CancelRefused => "cancel.refused",
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
+            Self::EvaluationDecided => "evaluation.decided",
         }
     }
 
@@ -98,6 +102,31 @@ impl AuditKind {
 impl fmt::Display for AuditKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+/// Which evaluations the audit keeps. Whatever it says, they are counted in the metrics, and what starts an execution is a
+/// record by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditedEvaluations {
+    /// Those that act: what starts an execution, which is a record in any case.
+    #[default]
+    Acting,
+    /// Every one.
+    All,
+    /// None.
+    None,
+}
+
+impl AuditedEvaluations {
+    /// What is meant by that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "acting" => Some(Self::Acting),
+            "all" => Some(Self::All),
+            "none" => Some(Self::None),
+            _ => None,
+        }
     }
 }
 
@@ -134,7 +163,7 @@ pub struct AuditEvent {
     pub decision: String,
     /// The stable reason.
     pub reason: Option<String>,
-    /// What the person or the caller said about it, neutralised: never a reason of ours.
+    /// What the person or the caller said about it, neutralised: never a reason of ours. Of an evaluation, its id.
     pub note: Option<String>,
     /// The labels of the invocation.
     pub labels: BTreeMap<String, String>,
