@@ -3,11 +3,14 @@
 
 mod health;
 mod incoming;
+mod observe;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::Previewer;
-use crate::engine::Engine;
+use crate::engine::{Engine, EvaluationAudit};
+use crate::metrics::Metrics;
 use crate::policy_files::{PolicyLoadError, load_policy};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, SecretError, ServerSecret};
@@ -85,6 +88,8 @@ pub struct Running {
     doors: JoinHandle<Result<(), tonic::transport::Error>>,
     health_listener: JoinHandle<std::io::Result<()>>,
     monitor: JoinHandle<()>,
+    backlog: JoinHandle<()>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
     health: Health,
     engine: Arc<Engine>,
     grace_period: Duration,
@@ -101,9 +106,10 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
     }
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
+    let metrics = observe::metrics().map_err(StartError::Reflection)?;
     let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
-    let store: Arc<dyn Store> = Arc::new(store);
-    match serve(config, Arc::new(policy), previewer, Arc::clone(&store)).await {
+    let store = observe::metered(store, &metrics);
+    match serve(config, Arc::new(policy), previewer, Arc::clone(&store), metrics).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -117,6 +123,7 @@ async fn serve(
     policy: Arc<crate::domain::policy::Policy>,
     previewer: Previewer,
     store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
 ) -> Result<Running, StartError> {
     let known = store.keys().await.map_err(StartError::Store)?;
     let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
@@ -127,16 +134,26 @@ async fn serve(
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
+    metrics.policy.loaded(policy.revision(), store.estimated_time());
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits);
+    let engine = engine.counting(Arc::clone(&metrics));
     let listener = listen(config.listen).await?;
     let health_listener = listen(config.health_listen).await?;
     let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+    let (engine, evaluation_audit) = match config.audited_evaluations {
+        AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
+        AuditedEvaluations::All => {
+            let audit = Arc::new(EvaluationAudit::start(Arc::clone(&store), Arc::clone(&metrics)));
+            (engine.auditing_evaluations(Arc::clone(&audit)), Some(audit))
+        }
+    };
+    let engine = Arc::new(engine);
 
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone());
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
     let mut router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
@@ -169,8 +186,10 @@ async fn serve(
         health_service,
         health.clone(),
         engine.policy().revision().to_owned(),
+        Arc::clone(&metrics),
         until(health_ended),
     ));
+    let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     if !address.ip().is_loopback() {
@@ -185,6 +204,8 @@ async fn serve(
         doors,
         health_listener: health_task,
         monitor,
+        backlog,
+        evaluation_audit,
         health,
         engine,
         grace_period: config.grace_period,
@@ -223,6 +244,12 @@ impl Running {
         };
         doors.abort();
         self.monitor.abort();
+        self.backlog.abort();
+        if let Some(audit) = &self.evaluation_audit
+            && tokio::time::timeout(self.grace_period, audit.finish()).await.is_err()
+        {
+            tracing::error!("records of evaluations that waited are lost: the database did not take them");
+        }
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {

@@ -4,6 +4,7 @@
 mod callers;
 
 use crate::auth::Callers;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::OpenLimits;
@@ -38,6 +39,7 @@ struct File {
     limits: LimitsSection,
     preview: PreviewConfig,
     log: LogSection,
+    audit: AuditSection,
     callers: Vec<CallerSection>,
 }
 
@@ -65,6 +67,12 @@ struct LimitsSection {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuditSection {
+    evaluations: Option<String>,
 }
 
 impl File {
@@ -144,6 +152,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Which log lines are written.
     pub log_filter: String,
+    /// Which evaluations the audit keeps.
+    pub audited_evaluations: AuditedEvaluations,
     /// Who may call.
     pub callers: Callers,
 }
@@ -283,6 +293,13 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
+        let audited_evaluations = match file.audit.evaluations.as_deref() {
+            None => AuditedEvaluations::default(),
+            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
+                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
+                AuditedEvaluations::default()
+            }),
+        };
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -297,6 +314,7 @@ impl Config {
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers,
         };
         (config, problems)

@@ -1,6 +1,8 @@
-//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz` and `/readyz`, on a plaintext listener of its own,
+//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz` and `/metrics`, on a plaintext listener of its own,
 //! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::observe;
+use crate::metrics::Metrics;
 use crate::storage::Store;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -109,6 +111,7 @@ pub(super) async fn serve(
     service: HealthServer<HealthService>,
     health: Health,
     policy_revision: String,
+    metrics: Arc<Metrics>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let ready = health.ready;
@@ -116,6 +119,7 @@ pub(super) async fn serve(
         .prepare()
         .into_axum_router()
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", observe::page(metrics))
         .route(
             "/readyz",
             get(move || {

@@ -4,12 +4,14 @@
 mod approvals;
 mod consume;
 mod error;
+mod evaluations;
 mod executions;
 mod listing;
 mod request;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
+pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use listing::{AuditFilter, Listed};
 pub use request::{Asked, Question};
@@ -22,6 +24,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::metrics::Metrics;
 use crate::secrets::Keys;
 use crate::storage::{OpenLimits, Store};
 use std::fmt;
@@ -39,6 +42,8 @@ pub struct Engine {
     previewer: Previewer,
     keys: Keys,
     limits: OpenLimits,
+    metrics: Arc<Metrics>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -66,7 +71,25 @@ impl Engine {
         limits: OpenLimits,
     ) -> Self {
         let policy_time = store.estimated_time();
-        Self { store, policy, policy_time, previewer, keys, limits }
+        let metrics = Arc::default();
+        Self { store, policy, policy_time, previewer, keys, limits, metrics, evaluation_audit: None }
+    }
+
+    /// The same, counting here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// The same, leaving a record of every evaluation here.
+    #[must_use]
+    pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
+        Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The policy in force.
@@ -82,20 +105,6 @@ impl Engine {
     /// The table.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    /// May it run? Changes nothing, and asks nothing of the store.
-    ///
-    /// # Errors
-    /// The invocation is out of the caller's bounds.
-    pub fn evaluate(
-        &self,
-        caller: &AgentCaller,
-        invocation: &Invocation,
-        explain: bool,
-    ) -> Result<PolicyAnswer, EngineError> {
-        within(caller, invocation)?;
-        self.ask_policy(invocation, explain)
     }
 
     /// The policy's answer at this moment. Something that panics allows nothing.

@@ -108,9 +108,10 @@ fn calls(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
 }
 
 fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
-    let evaluations = metrics.evaluations.read().map(|(reason, count)| {
-        (vec![("decision", decision_of(reason)), ("reason", reason.as_str())], count)
-    });
+    let evaluations = metrics
+        .evaluations
+        .read()
+        .map(|(reason, count)| (vec![("decision", decision_of(reason)), ("reason", reason.as_str())], count));
     page.counters("countersign_evaluations", "What Evaluate answered, by decision and reason.", evaluations)?;
     // What was found overdue on the way is counted where it is found.
     let expired = metrics.writer().map_or(0, |writer| writer.expired);
@@ -136,7 +137,8 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         "outcome",
         &metrics.executions_reported,
     )?;
-    let replays = metrics.audit_records.read().filter(|(kind, _)| *kind == crate::domain::audit::AuditKind::ConsumeReplayed);
+    let replays =
+        metrics.audit_records.read().filter(|(kind, _)| *kind == crate::domain::audit::AuditKind::ConsumeReplayed);
     page.counters(
         "countersign_replays",
         "Permits that were handed out again for the same attempt.",

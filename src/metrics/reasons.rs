@@ -69,7 +69,9 @@ mod tests {
         // Words of outcomes, which are values and not reasons.
         let outcomes = ["SUCCEEDED", "FAILED", "UNKNOWN"];
         let quoted = errors.split('"').skip(1).step_by(2).filter(|text| {
-            text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') && !outcomes.contains(text)
+            text.len() > 3
+                && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+                && !outcomes.contains(text)
         });
         let states = StateName::ALL.into_iter().map(StateName::reason);
         let bindings = Binding::ALL.into_iter().map(Binding::reason);

@@ -4,6 +4,7 @@
 //! Backends keep no rule of the domain: where a write depends on one (the state at a time, what an equal question is),
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
+pub mod metered;
 pub mod sqlite;
 
 #[cfg(test)]
@@ -190,6 +191,20 @@ pub struct AuditQuery {
     pub limit: u32,
 }
 
+/// What waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Approvals that are pending at the store's time; no more than [`Backlog::MOST`] are counted.
+    pub pending: u64,
+    /// When the oldest of them was asked; none if none is pending.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Backlog {
+    /// More than people will ever get through; what is beyond is not worth the reading.
+    pub const MOST: u64 = 100_000;
+}
+
 /// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredKey {
@@ -264,6 +279,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Audit records, newest first.
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
+
+    /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
+    /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

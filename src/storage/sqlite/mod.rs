@@ -25,8 +25,8 @@ pub use schema::SchemaVersions;
 pub use writer::Statistics;
 
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
+    Store, StoreError, StoredKey,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -230,7 +230,8 @@ impl Store for SqliteStore {
     }
 
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
-        let (row, now) = self.write(writes::Request(new)).await?;
+        let (row, now, expired) = self.write(writes::Request(new)).await?;
+        self.counters.found_expired(expired);
         Ok(Loaded { row, now })
     }
 
@@ -328,6 +329,17 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::audit_records(&mut reader, &query)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                reads::backlog(&mut transaction, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

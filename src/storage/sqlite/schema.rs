@@ -34,8 +34,15 @@ pub struct SchemaVersions {
 }
 
 /// Every migration of this binary.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },
+    Migration {
+        version: 2,
+        name: "0002_backlog",
+        sql: include_str!("migrations/0002_backlog.sql"),
+        compatible_from: 1,
+    },
+];
 
 /// Marks a file as Countersign's, in its header (`CSGN`).
 pub(super) const APPLICATION_ID: i64 = 0x4353_474e;

@@ -42,6 +42,8 @@ pub struct Statistics {
     pub undone: u64,
     /// Times that the writer's connection was given up.
     pub reconnects: u64,
+    /// Approvals that were found overdue while a question was recorded, and written down as expired.
+    pub expired: u64,
 }
 
 /// The same, counting.
@@ -51,6 +53,7 @@ pub(super) struct Counters {
     commits: AtomicU64,
     undone: AtomicU64,
     reconnects: AtomicU64,
+    expired: AtomicU64,
     failing: AtomicBool,
 }
 
@@ -60,12 +63,18 @@ impl Counters {
         self.failing.load(Ordering::Relaxed)
     }
 
+    /// So many approvals were expired by a write that is committed.
+    pub(super) fn found_expired(&self, number: u64) {
+        self.expired.fetch_add(number, Ordering::Relaxed);
+    }
+
     pub(super) fn read(&self) -> Statistics {
         Statistics {
             writes: self.writes.load(Ordering::Relaxed),
             commits: self.commits.load(Ordering::Relaxed),
             undone: self.undone.load(Ordering::Relaxed),
             reconnects: self.reconnects.load(Ordering::Relaxed),
+            expired: self.expired.load(Ordering::Relaxed),
         }
     }
 }

@@ -124,7 +124,8 @@ pub(super) struct Request(pub(super) NewApproval);
 
 #[async_trait]
 impl Write for Request {
-    type Answer = (Requested, Timestamp);
+    /// With how many overdue approvals were expired on the way.
+    type Answer = (Requested, Timestamp, u64);
 
     async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
         let NewApproval { id, question, request, limits } = &self.0;
@@ -135,17 +136,20 @@ impl Write for Request {
             if let Some(earlier) = earlier {
                 let same = earlier.digest == key.digest;
                 let answer = if same { Requested::Existing(earlier.approval) } else { Requested::RequestIdReused };
-                return Ok((answer, now));
+                return Ok((answer, now, 0));
             }
         }
+        let mut expired: u64 = 0;
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
-                write_approval(connection, &change, same.version, now).await?;
+                if write_approval(connection, &change, same.version, now).await? == Saved::Yes {
+                    expired = expired.saturating_add(1);
+                }
             } else {
                 if let Some(key) = request {
                     insert_request_id(connection, key, &same, now).await?;
                 }
-                return Ok((Requested::Existing(same), now));
+                return Ok((Requested::Existing(same), now, expired));
             }
         }
         let (caller, principal, agent) = (&question.requested_by, &subject.principal, &subject.agent);
@@ -155,7 +159,7 @@ impl Write for Request {
         ];
         for (statement, name, limit, reached) in limited {
             if is_full(connection, statement, caller, name, limit, now).await? {
-                return Ok((Requested::LimitReached(reached), now));
+                return Ok((Requested::LimitReached(reached), now, expired));
             }
         }
         let change = Approval::ask(*id, question.clone(), now);
@@ -164,7 +168,7 @@ impl Write for Request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
         record(connection, &change.events, now).await?;
-        Ok((Requested::Created(change.next), now))
+        Ok((Requested::Created(change.next), now, expired))
     }
 }
 

@@ -1,0 +1,259 @@
+//! A store whose operations are timed, whose failures are counted, and whose audit records are counted by what they say:
+//! each once it is known to be committed. Backends know nothing of it.
+
+use super::{
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
+    Store, StoreError, StoredKey,
+};
+use crate::domain::approval::Approval;
+use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
+use crate::domain::change::Change;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::{Execution, ExecutionStateName, Outcome, Start};
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::metrics::{Metrics, OperationFigures, StoreFailure};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The operations that are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Time,
+    Request,
+    EarlierRequest,
+    Approval,
+    Approvals,
+    SaveApproval,
+    Consume,
+    Start,
+    ConsumeFacts,
+    Execution,
+    SaveExecution,
+    Record,
+    AuditRecords,
+    Backlog,
+    Keys,
+    AddKey,
+}
+
+impl Operation {
+    const ALL: [Self; 16] = [
+        Self::Time,
+        Self::Request,
+        Self::EarlierRequest,
+        Self::Approval,
+        Self::Approvals,
+        Self::SaveApproval,
+        Self::Consume,
+        Self::Start,
+        Self::ConsumeFacts,
+        Self::Execution,
+        Self::SaveExecution,
+        Self::Record,
+        Self::AuditRecords,
+        Self::Backlog,
+        Self::Keys,
+        Self::AddKey,
+    ];
+
+    /// The name of it, as the trait says it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Request => "request",
+            Self::EarlierRequest => "earlier_request",
+            Self::Approval => "approval",
+            Self::Approvals => "approvals",
+            Self::SaveApproval => "save_approval",
+            Self::Consume => "consume",
+            Self::Start => "start",
+            Self::ConsumeFacts => "consume_facts",
+            Self::Execution => "execution",
+            Self::SaveExecution => "save_execution",
+            Self::Record => "record",
+            Self::AuditRecords => "audit_records",
+            Self::Backlog => "backlog",
+            Self::Keys => "keys",
+            Self::AddKey => "add_key",
+        }
+    }
+}
+
+/// A store, counted.
+#[derive(Debug)]
+pub struct Metered<S> {
+    store: Arc<S>,
+    metrics: Arc<Metrics>,
+    operations: Arc<[OperationFigures]>,
+}
+
+impl<S: Store> Metered<S> {
+    /// The same store, counted.
+    pub fn new(store: Arc<S>, metrics: Arc<Metrics>) -> Self {
+        let operations = metrics.store.of(&Operation::ALL.map(Operation::name));
+        Self { store, metrics, operations }
+    }
+
+    /// Times an operation, and counts it where it fails. One that nobody waits for any more is not counted: it runs on.
+    async fn timed<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let done = work.await;
+        if let Some(figures) = self.operations.get(operation as usize) {
+            figures.duration.observe(begun.elapsed());
+            if let Err(error) = &done {
+                figures.failures.one(match error {
+                    StoreError::Unavailable { .. } => StoreFailure::Unavailable,
+                    StoreError::Inconsistent { .. } => StoreFailure::Inconsistent,
+                    StoreError::Corrupt { .. } => StoreFailure::Corrupt,
+                });
+            }
+        }
+        done
+    }
+
+    fn recorded<'k>(&self, kinds: impl IntoIterator<Item = &'k AuditKind>) {
+        for kind in kinds {
+            self.metrics.recorded(*kind, 1);
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for Metered<S> {
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        self.timed(Operation::Time, self.store.time()).await
+    }
+
+    fn estimated_time(&self) -> Timestamp {
+        self.store.estimated_time()
+    }
+
+    async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
+        let asked = self.timed(Operation::Request, self.store.request(new)).await?;
+        if matches!(asked.row, Requested::Created(_)) {
+            self.recorded([&AuditKind::ApprovalRequested]);
+        }
+        Ok(asked)
+    }
+
+    async fn earlier_request(
+        &self,
+        caller: &Identifier,
+        principal: &Identifier,
+        agent: &Identifier,
+        id: &Identifier,
+    ) -> Result<Loaded<Option<EarlierRequest>>, StoreError> {
+        self.timed(Operation::EarlierRequest, self.store.earlier_request(caller, principal, agent, id)).await
+    }
+
+    async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval(id)).await
+    }
+
+    async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        self.timed(Operation::Approvals, self.store.approvals(query)).await
+    }
+
+    async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError> {
+        let kinds: Vec<AuditKind> = change.events.iter().map(|event| event.kind).collect();
+        let decided = kinds.contains(&AuditKind::ApprovalDecided).then(|| {
+            let asked = change.next.create_time;
+            change.next.decisions.last().map(|decision| decision.at.since(asked))
+        });
+        let saved = self.timed(Operation::SaveApproval, self.store.save_approval(change, expected)).await?;
+        if saved == Saved::Yes {
+            self.recorded(&kinds);
+            if let Some(took) = decided.flatten() {
+                self.metrics.time_to_decide.observe(took);
+            }
+        }
+        Ok(saved)
+    }
+
+    async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError> {
+        let started = self.timed(Operation::Consume, self.store.consume(start, accepting)).await?;
+        if started.is_some() {
+            self.recorded([&AuditKind::ApprovalConsumed]);
+        }
+        Ok(started)
+    }
+
+    async fn start(&self, start: Start) -> Result<Option<Execution>, StoreError> {
+        let started = self.timed(Operation::Start, self.store.start(start)).await?;
+        if started.is_some() {
+            self.recorded([&AuditKind::ExecutionStarted]);
+        }
+        Ok(started)
+    }
+
+    async fn consume_facts(
+        &self,
+        approval: Option<ApprovalId>,
+        attempt: &AttemptKey,
+        retry_of: Option<ExecutionId>,
+    ) -> Result<Loaded<ConsumeFacts>, StoreError> {
+        self.timed(Operation::ConsumeFacts, self.store.consume_facts(approval, attempt, retry_of)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Loaded<Option<Execution>>, StoreError> {
+        self.timed(Operation::Execution, self.store.execution(id)).await
+    }
+
+    async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
+        let kinds: Vec<AuditKind> = change.events.iter().map(|event| event.kind).collect();
+        let state = change.next.state.name();
+        let saved = self.timed(Operation::SaveExecution, self.store.save_execution(change, expected)).await?;
+        if saved == Saved::Yes {
+            self.recorded(&kinds);
+            if kinds.contains(&AuditKind::ExecutionReported)
+                && let Some(outcome) = outcome(state)
+            {
+                self.metrics.executions_reported.one(outcome);
+            }
+        }
+        Ok(saved)
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        let kinds: Vec<AuditKind> = events.iter().map(|event| event.kind).collect();
+        self.timed(Operation::Record, self.store.record(events)).await?;
+        self.recorded(&kinds);
+        Ok(())
+    }
+
+    async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
+        self.timed(Operation::AuditRecords, self.store.audit_records(query)).await
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys()).await
+    }
+
+    async fn add_key(&self, key: StoredKey) -> Result<(), StoreError> {
+        self.timed(Operation::AddKey, self.store.add_key(key)).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+const fn outcome(state: ExecutionStateName) -> Option<Outcome> {
+    match state {
+        ExecutionStateName::Started => None,
+        ExecutionStateName::Succeeded => Some(Outcome::Succeeded),
+        ExecutionStateName::Failed => Some(Outcome::Failed),
+        ExecutionStateName::Unknown => Some(Outcome::Unknown),
+    }
+}
