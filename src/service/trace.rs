@@ -55,7 +55,9 @@ pub(super) fn span(headers: &HeaderMap) -> Span {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::{Arc, Mutex};
     use tonic::codegen::http::HeaderValue;
+    use tracing::Instrument as _;
 
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     const PARENT: &str = "b7ad6b7169203331";
@@ -126,6 +128,43 @@ mod tests {
         headers.clear();
         headers.append("traceparent", HeaderValue::from_bytes(b"00-\xff\xfe").unwrap());
         assert_eq!(TraceParent::of(&headers), None);
+    }
+
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_after_the_client_has_gone_is_still_in_its_trace() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt().json().with_max_level(tracing::Level::ERROR);
+        let _log = tracing::subscriber::set_default(log.with_writer(move || writer.clone()).finish());
+        let mut headers = HeaderMap::new();
+        headers.append("traceparent", HeaderValue::from_str(&format!("00-{TRACE}-{PARENT}-01")).unwrap());
+        for headers in [headers, HeaderMap::new()] {
+            let change = async {
+                tracing::error!("within");
+                Ok(())
+            };
+            crate::service::to_the_end(change).instrument(span(&headers)).await.unwrap();
+        }
+        let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].contains(TRACE) && lines[0].contains(PARENT), "{lines:?}");
+        assert!(!lines[1].contains("trace_id"), "{lines:?}");
     }
 
     proptest! {

@@ -13,6 +13,7 @@ mod migrate;
 mod serve;
 mod support;
 mod terminal;
+mod traces;
 
 use support::run;
 
