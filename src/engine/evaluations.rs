@@ -10,14 +10,15 @@ use crate::domain::limits;
 use crate::metrics::Metrics;
 use crate::storage::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// Records in one write of the store, which others wait for as well.
 const BATCH: usize = 64;
-/// How long an evaluation waits for a place before it is refused.
+/// How long an evaluation waits for a place before it is refused; where nothing was written for so long since the last place
+/// was taken, it is refused at once.
 const HOLD: Duration = Duration::from_secs(2);
 /// How long after a failed write the same is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -40,6 +41,7 @@ pub struct EvaluationAudit {
     places: Arc<Semaphore>,
     queue: Mutex<Option<mpsc::UnboundedSender<Waiting>>>,
     writing: Mutex<Option<JoinHandle<()>>>,
+    full_since: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
 }
 
@@ -48,11 +50,13 @@ impl EvaluationAudit {
     pub fn start(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         // The places bound it.
         let (queue, waiting) = mpsc::unbounded_channel();
-        let writing = tokio::spawn(write(store, waiting, Arc::clone(&metrics)));
+        let full_since = Arc::default();
+        let writing = tokio::spawn(write(store, waiting, Arc::clone(&full_since), Arc::clone(&metrics)));
         Self {
             places: Arc::new(Semaphore::new(limits::EVALUATIONS_WAITING)),
             queue: Mutex::new(Some(queue)),
             writing: Mutex::new(Some(writing)),
+            full_since,
             metrics,
         }
     }
@@ -63,7 +67,10 @@ impl EvaluationAudit {
             Ok(place) => place,
             Err(_) => {
                 self.metrics.evaluation_audit.held.one();
-                let place = tokio::time::timeout(HOLD, Arc::clone(&self.places).acquire_owned()).await;
+                let since =
+                    *self.full_since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+                let hold = HOLD.saturating_sub(since.elapsed());
+                let place = tokio::time::timeout(hold, Arc::clone(&self.places).acquire_owned()).await;
                 place.ok().and_then(Result::ok).ok_or_else(|| self.no_place())?
             }
         };
@@ -95,7 +102,12 @@ impl EvaluationAudit {
 }
 
 /// Writes what waits, in the order in which it was left, until nobody leaves anything more.
-async fn write(store: Arc<dyn Store>, mut waiting: mpsc::UnboundedReceiver<Waiting>, metrics: Arc<Metrics>) {
+async fn write(
+    store: Arc<dyn Store>,
+    mut waiting: mpsc::UnboundedReceiver<Waiting>,
+    full_since: Arc<Mutex<Option<Instant>>>,
+    metrics: Arc<Metrics>,
+) {
     loop {
         let mut batch = Vec::with_capacity(BATCH);
         if waiting.recv_many(&mut batch, BATCH).await == 0 {
@@ -114,6 +126,7 @@ async fn write(store: Arc<dyn Store>, mut waiting: mpsc::UnboundedReceiver<Waiti
             tracing::info!("records of evaluations are written again");
         }
         metrics.evaluation_audit.waiting.add(-i64::try_from(places.len()).unwrap_or(i64::MAX));
+        *full_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
         drop(places);
     }
 }

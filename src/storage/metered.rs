@@ -257,3 +257,15 @@ const fn outcome(state: ExecutionStateName) -> Option<Outcome> {
         ExecutionStateName::Unknown => Some(Outcome::Unknown),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Operation;
+
+    #[test]
+    fn each_operation_is_counted_in_its_own_place() {
+        for (place, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, place, "{operation:?}");
+        }
+    }
+}

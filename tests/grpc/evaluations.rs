@@ -106,48 +106,71 @@ async fn an_orderly_stop_writes_everything_that_waits() {
     assert_eq!(recorded, answered);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_no_more_may_wait_callers_are_held_back_and_nothing_is_lost() {
-    let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
-    let mut other = intruder(&sidecar).await;
-    run(
-        &mut other,
-        "CREATE TRIGGER full BEFORE INSERT ON audit_records WHEN NEW.kind = 'evaluation.decided' \
-         BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
-    )
-    .await;
+const FULL: &str = "CREATE TRIGGER full BEFORE INSERT ON audit_records WHEN NEW.kind = 'evaluation.decided' \
+                    BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+
+/// Evaluates until as many records wait as may.
+async fn fill(sidecar: &Sidecar) -> Vec<String> {
     let mut agent = sidecar.agent();
     let mut answered = Vec::new();
     for number in 0..EVALUATIONS_WAITING {
         let request = evaluate(in_conversation(number, fetch()));
         answered.push(agent.evaluate(request).await.unwrap().into_inner().evaluation_id);
     }
-    assert_eq!(scrape(&sidecar).await.value(WAITING), EVALUATIONS_WAITING as f64);
-    // With no place for its record, an evaluation is not answered.
-    refused(agent.evaluate(evaluate(fetch())).await, Code::Unavailable, "STORE_UNAVAILABLE");
-    let page = scrape(&sidecar).await;
-    assert_eq!((page.value(HELD), page.value("countersign_evaluation_audit_refused_total")), (1.0, 1.0));
-    // What needs another record goes on.
-    sidecar.consume("", fetch()).await.unwrap();
+    assert_eq!(scrape(sidecar).await.value(WAITING), EVALUATIONS_WAITING as f64);
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_more_may_wait_callers_are_held_back_and_nothing_is_lost() {
+    let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
+    let mut other = intruder(&sidecar).await;
+    run(&mut other, FULL).await;
+    let answered = fill(&sidecar).await;
     let mut held = tokio::task::JoinSet::new();
     for number in 0..10 {
         let mut agent = sidecar.agent();
         let request = evaluate(in_conversation(format!("held-{number}"), fetch()));
         held.spawn(async move { agent.evaluate(request).await });
     }
-    until(&sidecar, "all of them are held", |page| page.value(HELD) == 11.0).await;
+    until(&sidecar, "all of them are held", |page| page.value(HELD) == 10.0).await;
     run(&mut other, "DROP TRIGGER full").await;
-    // Where it took too long to get here they are refused, and then not recorded either.
-    let late: Vec<String> =
+    // On a machine that took too long to get here they are refused, and then not recorded either.
+    let held: Vec<String> =
         held.join_all().await.into_iter().flatten().map(|answer| answer.into_inner().evaluation_id).collect();
     until(&sidecar, "all is written", |page| page.value(WAITING) == 0.0).await;
     let records = records(&sidecar).await;
-    let recorded = ids(&records);
-    assert_eq!(recorded[..EVALUATIONS_WAITING], answered, "in order, each once");
-    let mut recorded = recorded[EVALUATIONS_WAITING..].to_vec();
-    let mut late: Vec<&str> = late.iter().map(String::as_str).collect();
-    recorded.sort_unstable();
-    late.sort_unstable();
-    assert_eq!(recorded, late);
+    let (first, mut then) = (&ids(&records)[..EVALUATIONS_WAITING], ids(&records)[EVALUATIONS_WAITING..].to_vec());
+    assert_eq!(first, answered, "in order, each once");
+    let mut held: Vec<&str> = held.iter().map(String::as_str).collect();
+    then.sort_unstable();
+    held.sort_unstable();
+    assert_eq!(then, held);
+    other.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_place_for_its_record_an_evaluation_is_not_answered() {
+    let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
+    let mut other = intruder(&sidecar).await;
+    run(&mut other, FULL).await;
+    let answered = fill(&sidecar).await;
+    refused(sidecar.agent().evaluate(evaluate(fetch())).await, Code::Unavailable, "STORE_UNAVAILABLE");
+    // Nobody waits again for what has been away for so long: each of a batch would.
+    let batch = BatchEvaluateRequest { requests: vec![evaluate(fetch()); 100] };
+    let results = sidecar.agent().batch_evaluate(batch).await.unwrap().into_inner().results;
+    for result in results {
+        let Some(batch_evaluate_result::Result::Error(error)) = result.result else { panic!("answered") };
+        assert_eq!((error.code, error.reason.as_str()), (Code::Unavailable.into(), "STORE_UNAVAILABLE"));
+    }
+    let page = scrape(&sidecar).await;
+    assert_eq!((page.value(HELD), page.value("countersign_evaluation_audit_refused_total")), (101.0, 101.0));
+    assert_eq!(page.value("countersign_refusals_total{reason=STORE_UNAVAILABLE}"), 101.0);
+    // What needs another record goes on.
+    sidecar.consume("", fetch()).await.unwrap();
+    run(&mut other, "DROP TRIGGER full").await;
+    until(&sidecar, "all is written", |page| page.value(WAITING) == 0.0).await;
+    assert_eq!(ids(&records(&sidecar).await), answered, "what was refused is no record");
+    sidecar.agent().evaluate(evaluate(fetch())).await.unwrap();
     other.close().await.unwrap();
 }
