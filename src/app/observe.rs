@@ -39,7 +39,7 @@ pub(super) fn metered(store: SqliteStore, metrics: &Arc<Metrics>) -> Arc<dyn Sto
             commits: figures.commits,
             undone: figures.undone,
             reconnects: figures.reconnects,
-            expired: figures.expired,
+            records: figures.records,
         })
     });
     Arc::new(Metered::new(store, Arc::clone(metrics)))

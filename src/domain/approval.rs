@@ -42,7 +42,7 @@ use super::audit::{AuditEvent, AuditKind};
 use super::change::Change;
 use super::decision::{MatchedRule, PolicyReason};
 use super::fingerprint::Fingerprint;
-use super::ids::{ApprovalId, ExecutionId};
+use super::ids::{ApprovalId, ExecutionId, WaitId};
 use super::invocation::Subject;
 use super::preview::Preview;
 use super::requirement::{Approver, Requirement, Standing};
@@ -52,6 +52,7 @@ use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
 
+mod history;
 mod state;
 
 pub use state::{ApprovalState, Confirmed, StateName, Verdict};
@@ -67,8 +68,8 @@ pub struct Question {
     pub scope: Scope,
     /// The action's tags by the policy that asked.
     pub tags: Vec<String>,
-    /// What a person is shown of the arguments.
-    pub preview: Preview,
+    /// What a person is shown of the arguments; none once it was erased.
+    pub preview: Option<Preview>,
     /// One sentence about what is asked.
     pub message: String,
     /// The agent's own words, neutralised.
@@ -83,6 +84,8 @@ pub struct Question {
     pub requirement: Requirement,
     /// The execution that is to be retried, and what was known of it.
     pub retry_of: Option<RetriedExecution>,
+    /// The wait that it belongs to: closing that withdraws it.
+    pub wait: Option<WaitId>,
 }
 
 impl fmt::Debug for Question {

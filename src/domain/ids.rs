@@ -56,6 +56,10 @@ id! {
     AttemptId
 }
 id! {
+    /// A wait's id: UUIDv7, made by the sidecar.
+    WaitId
+}
+id! {
     /// An audit record's id: UUIDv7, made by the sidecar.
     AuditRecordId
 }

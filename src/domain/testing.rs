@@ -125,7 +125,7 @@ pub fn question(requirement: Requirement) -> Question {
         requested_by: id("agents"),
         scope: Scope::Write,
         tags: vec!["createHint".to_owned()],
-        preview: Preview { json: format!("{{\"body\":\"{SENTINEL}\"}}"), omissions: Vec::new() },
+        preview: Some(Preview { json: format!("{{\"body\":\"{SENTINEL}\"}}"), omissions: Vec::new() }),
         message: format!("a sentence with {SENTINEL}"),
         agent_note: Some(format!("a note with {SENTINEL}")),
         policy_revision: "revision-1".to_owned(),
@@ -138,6 +138,7 @@ pub fn question(requirement: Requirement) -> Question {
         }],
         requirement,
         retry_of: None,
+        wait: None,
     }
 }
 

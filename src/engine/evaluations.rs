@@ -7,6 +7,7 @@ use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::invocation::Invocation;
 use crate::domain::limits;
+use crate::domain::policy::Policy;
 use crate::metrics::Metrics;
 use crate::storage::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,19 +133,21 @@ async fn write(
 }
 
 impl Engine {
-    /// May it run? Changes nothing, and asks nothing of the store; only where every evaluation is audited does it wait for a
-    /// place for its record.
+    /// May it run under this policy? Changes nothing, and asks nothing of the store; only where every evaluation is audited
+    /// does it wait for a place for its record. The questions of one call are put to one policy, which the call takes when it
+    /// begins.
     ///
     /// # Errors
     /// The invocation is out of the caller's bounds; there is no place for the record.
     pub async fn evaluate(
         &self,
+        policy: &Policy,
         caller: &AgentCaller,
         invocation: &Invocation,
         explain: bool,
     ) -> Result<Evaluation, EngineError> {
         within(caller, invocation)?;
-        let evaluation = Evaluation { id: Uuid::now_v7(), answer: self.ask_policy(invocation, explain)? };
+        let evaluation = Evaluation { id: Uuid::now_v7(), answer: self.answer_of(policy, invocation, explain)? };
         if let Some(audit) = &self.evaluation_audit {
             audit.leave(record(caller, invocation, &evaluation)).await?;
         }

@@ -137,9 +137,12 @@ fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, weight: impl Fn(&T) -> u
 fn weight_of_approval(approval: &Approval) -> usize {
     let question = &approval.question;
     let optional = |text: Option<&str>| text.map_or(0, str::len);
-    let shown = question.preview.json.len() + question.message.len() + optional(question.agent_note.as_deref());
-    let omissions =
-        question.preview.omissions.iter().map(|one| one.pointer.len() + optional(one.field.as_deref()) + 32);
+    let preview = question.preview.as_ref();
+    let shown = optional(preview.map(|preview| preview.json.as_str()))
+        + question.message.len()
+        + optional(question.agent_note.as_deref());
+    let omissions = preview.map_or(&[][..], |preview| &preview.omissions);
+    let omissions = omissions.iter().map(|one| one.pointer.len() + optional(one.field.as_deref()) + 32);
     let tags = question.tags.iter().map(|tag| tag.len() + 8);
     let rules =
         question.rules.iter().map(|rule| rule.connector.len() + rule.name.len() + optional(rule.error.as_deref()) + 32);

@@ -156,7 +156,7 @@ impl Engine {
             // The policy asks only about actions that it knows, so there is a scope; were there none, the strongest.
             scope: answer.scope.unwrap_or(crate::domain::scope::Scope::Admin),
             tags: answer.tags,
-            preview,
+            preview: Some(preview),
             agent_note: asked.agent_note,
             policy_revision: answer.policy_revision,
             reason: answer.reason,
@@ -166,6 +166,7 @@ impl Engine {
                 None => requirement,
             },
             retry_of,
+            wait: None,
             subject,
         }
     }

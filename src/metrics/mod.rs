@@ -21,7 +21,6 @@ pub use cells::{CALL_BOUNDS, Counter, CounterBy, Gauge, Histogram, Label, PEOPLE
 pub use page::Format;
 pub use reasons::REASONS;
 
-use crate::domain::approval::StateName;
 use crate::domain::audit::AuditKind;
 use crate::domain::decision::PolicyReason;
 use crate::domain::execution::Outcome;
@@ -40,16 +39,10 @@ pub struct Metrics {
     pub evaluations: CounterBy<PolicyReason>,
     /// The audit of evaluations, where there is one.
     pub evaluation_audit: EvaluationAudit,
-    /// Approvals that reached a state.
-    pub approvals: CounterBy<StateName>,
     /// From the question to each person's answer.
     pub time_to_decide: Histogram,
-    /// Executions that started.
-    pub executions_started: CounterBy<StartedBy>,
     /// Outcomes that were reported.
     pub executions_reported: CounterBy<Outcome>,
-    /// Audit records that were written.
-    pub audit_records: CounterBy<AuditKind>,
     /// Operations of the store.
     pub store: StoreOperations,
     /// What waits for people.
@@ -79,11 +72,8 @@ impl Metrics {
             credentials: CounterBy::default(),
             evaluations: CounterBy::default(),
             evaluation_audit: EvaluationAudit::default(),
-            approvals: CounterBy::default(),
             time_to_decide: Histogram::new(PEOPLE_BOUNDS),
-            executions_started: CounterBy::default(),
             executions_reported: CounterBy::default(),
-            audit_records: CounterBy::default(),
             store: StoreOperations::default(),
             backlog: Backlog::default(),
             watchers: Watchers::default(),
@@ -97,39 +87,6 @@ impl Metrics {
     pub fn read_writer(&self, source: impl Fn() -> Option<WriterFigures> + Send + Sync + 'static) {
         // A second one would be of a second store, and a process has one.
         let _ = self.writer.set(Box::new(source));
-    }
-
-    /// Audit records of this kind were committed, with what they say happened.
-    pub fn recorded(&self, kind: AuditKind, number: u64) {
-        self.audit_records.add(kind, number);
-        let reached = match kind {
-            AuditKind::ApprovalRequested => Some(StateName::Pending),
-            AuditKind::ApprovalApproved => Some(StateName::Approved),
-            AuditKind::ApprovalDenied => Some(StateName::Denied),
-            AuditKind::ApprovalCancelled => Some(StateName::Cancelled),
-            AuditKind::ApprovalRevoked => Some(StateName::Revoked),
-            AuditKind::ApprovalExpired => Some(StateName::Expired),
-            AuditKind::ApprovalConsumed => {
-                self.executions_started.add(StartedBy::Approval, number);
-                Some(StateName::Consumed)
-            }
-            AuditKind::ExecutionStarted => {
-                self.executions_started.add(StartedBy::Policy, number);
-                None
-            }
-            AuditKind::RequestRefused
-            | AuditKind::ApprovalDecided
-            | AuditKind::DecideRefused
-            | AuditKind::CancelRefused
-            | AuditKind::ConsumeRefused
-            | AuditKind::ConsumeReplayed
-            | AuditKind::ExecutionReported
-            | AuditKind::ReportRefused
-            | AuditKind::EvaluationDecided => None,
-        };
-        if let Some(state) = reached {
-            self.approvals.add(state, number);
-        }
     }
 
     /// What `/metrics` answers.
@@ -148,23 +105,6 @@ impl Default for Metrics {
     }
 }
 
-impl Label for AuditKind {
-    const ALL: &'static [Self] = &AuditKind::ALL;
-
-    fn text(self) -> &'static str {
-        self.as_str()
-    }
-}
-
-impl Label for StateName {
-    const ALL: &'static [Self] = &StateName::ALL;
-
-    fn text(self) -> &'static str {
-        // What reaches this state was asked.
-        if self == Self::Pending { "requested" } else { self.as_str() }
-    }
-}
-
 impl Label for Outcome {
     const ALL: &'static [Self] = &[Self::Succeeded, Self::Failed, Self::Unknown];
 
@@ -173,26 +113,6 @@ impl Label for Outcome {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// What let an execution start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartedBy {
-    /// An approval, used up.
-    Approval,
-    /// The policy, which did not ask.
-    Policy,
-}
-
-impl Label for StartedBy {
-    const ALL: &'static [Self] = &[Self::Approval, Self::Policy];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::Policy => "policy",
         }
     }
 }
@@ -230,17 +150,20 @@ pub enum CredentialRefusal {
     Missing,
     /// It is nobody's.
     Invalid,
+    /// It has expired.
+    Expired,
     /// It opens another door.
     WrongRole,
 }
 
 impl Label for CredentialRefusal {
-    const ALL: &'static [Self] = &[Self::Missing, Self::Invalid, Self::WrongRole];
+    const ALL: &'static [Self] = &[Self::Missing, Self::Invalid, Self::Expired, Self::WrongRole];
 
     fn text(self) -> &'static str {
         match self {
             Self::Missing => "CREDENTIALS_MISSING",
             Self::Invalid => "CREDENTIALS_INVALID",
+            Self::Expired => "CREDENTIALS_EXPIRED",
             Self::WrongRole => "ROLE_NOT_ALLOWED",
         }
     }
@@ -315,7 +238,7 @@ impl StoreOperations {
 }
 
 /// What the one writer of the store did since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterFigures {
     /// Writes that were committed.
     pub writes: u64,
@@ -325,8 +248,9 @@ pub struct WriterFigures {
     pub undone: u64,
     /// Times that the connection was given up.
     pub reconnects: u64,
-    /// Approvals that were found overdue while another question was recorded.
-    pub expired: u64,
+    /// Audit records that were committed, by kind: what became of approvals and executions is counted by what the audit
+    /// says of it.
+    pub records: Vec<(AuditKind, u64)>,
 }
 
 /// Approvals that wait for people, as last read.

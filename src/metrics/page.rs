@@ -3,6 +3,7 @@
 use super::calls::CODES;
 use super::cells::{Counter, CounterBy, Gauge, Histogram, Label};
 use super::{Metrics, Watcher, decision_of, process};
+use crate::domain::audit::AuditKind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::encoding::{prometheus_text, text};
@@ -10,6 +11,21 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
+
+/// The states that an approval reaches, with the record that says so.
+const REACHED: [(&str, AuditKind); 7] = [
+    ("requested", AuditKind::ApprovalRequested),
+    ("approved", AuditKind::ApprovalApproved),
+    ("denied", AuditKind::ApprovalDenied),
+    ("cancelled", AuditKind::ApprovalCancelled),
+    ("revoked", AuditKind::ApprovalRevoked),
+    ("expired", AuditKind::ApprovalExpired),
+    ("consumed", AuditKind::ApprovalConsumed),
+];
+/// What lets an execution start, with the record that says so.
+const STARTED: [(&str, AuditKind); 2] =
+    [("approval", AuditKind::ApprovalConsumed), ("policy", AuditKind::ExecutionStarted)];
+const REPLAYED: [(&str, AuditKind); 1] = [("", AuditKind::ConsumeReplayed)];
 
 /// The two forms of the text, which scrapers ask for with `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,23 +129,28 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         .read()
         .map(|(reason, count)| (vec![("decision", decision_of(reason)), ("reason", reason.as_str())], count));
     page.counters("countersign_evaluations", "What Evaluate answered, by decision and reason.", evaluations)?;
-    // What was found overdue on the way is counted where it is found.
-    let expired = metrics.writer().map_or(0, |writer| writer.expired);
-    let approvals = metrics.approvals.read().map(|(state, count)| {
-        let found = if state == crate::domain::approval::StateName::Expired { expired } else { 0 };
-        (vec![("state", state.text())], count + found)
-    });
-    page.counters("countersign_approvals", "Approvals that reached a state, as it was written down.", approvals)?;
+    let records = metrics.writer().map(|writer| writer.records).unwrap_or_default();
+    let of = |kinds: &'static [(&'static str, AuditKind)]| {
+        let records = &records;
+        kinds.iter().filter_map(move |(value, kind)| {
+            let (_, count) = records.iter().find(|(known, _)| known == kind)?;
+            Some((*value, *count))
+        })
+    };
+    page.counters(
+        "countersign_approvals",
+        "Approvals that reached a state, as it was written down.",
+        of(&REACHED).map(|(state, count)| (vec![("state", state)], count)),
+    )?;
     page.histograms(
         "countersign_time_to_decide_seconds",
         "From a question to each person's answer.",
         [(Vec::new(), &metrics.time_to_decide)],
     )?;
-    page.by(
+    page.counters(
         "countersign_executions_started",
         "Executions that started, by what let them through.",
-        "by",
-        &metrics.executions_started,
+        of(&STARTED).map(|(by, count)| (vec![("by", by)], count)),
     )?;
     page.by(
         "countersign_executions_reported",
@@ -137,12 +158,10 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         "outcome",
         &metrics.executions_reported,
     )?;
-    let replays =
-        metrics.audit_records.read().filter(|(kind, _)| *kind == crate::domain::audit::AuditKind::ConsumeReplayed);
     page.counters(
         "countersign_replays",
         "Permits that were handed out again for the same attempt.",
-        replays.map(|(_, count)| (Vec::new(), count)),
+        of(&REPLAYED).map(|(_, count)| (Vec::new(), count)),
     )
 }
 
@@ -161,11 +180,8 @@ fn waiting(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
 }
 
 fn audit(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
-    let expired = metrics.writer().map_or(0, |writer| writer.expired);
-    let records = metrics.audit_records.read().map(|(kind, count)| {
-        let found = if kind == crate::domain::audit::AuditKind::ApprovalExpired { expired } else { 0 };
-        (vec![("kind", kind.as_str())], count + found)
-    });
+    let records = metrics.writer().map(|writer| writer.records).unwrap_or_default();
+    let records = records.iter().map(|(kind, count)| (vec![("kind", kind.as_str())], *count));
     page.counters("countersign_audit_records", "Audit records that were committed.", records)?;
     let queue = &metrics.evaluation_audit;
     page.gauge(
@@ -200,17 +216,21 @@ fn store(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     page.counters("countersign_store_failures", "Operations of the store that failed.", failures)?;
     let writer = metrics.writer();
     for (name, help, figure) in [
-        ("countersign_writer_writes", "Writes that were committed.", writer.map(|writer| writer.writes)),
-        ("countersign_writer_commits", "Commits that those writes shared.", writer.map(|writer| writer.commits)),
+        ("countersign_writer_writes", "Writes that were committed.", writer.as_ref().map(|writer| writer.writes)),
+        (
+            "countersign_writer_commits",
+            "Commits that those writes shared.",
+            writer.as_ref().map(|writer| writer.commits),
+        ),
         (
             "countersign_writer_batches_undone",
             "Batches that were undone because one of their writes failed.",
-            writer.map(|writer| writer.undone),
+            writer.as_ref().map(|writer| writer.undone),
         ),
         (
             "countersign_writer_reconnects",
             "Times that the writer's connection was given up.",
-            writer.map(|writer| writer.reconnects),
+            writer.as_ref().map(|writer| writer.reconnects),
         ),
     ] {
         page.counters(name, help, figure.map(|figure| (Vec::new(), figure)))?;

@@ -4,6 +4,7 @@ use super::fields::Violations;
 use super::{Doors, agent_caller, errors, render, to_the_end};
 use crate::domain::execution::Outcome;
 use crate::domain::limits;
+use crate::domain::policy::Policy;
 use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
 use crate::proto::agent_service_server::AgentService;
 use crate::proto::{self, batch_evaluate_result};
@@ -16,14 +17,18 @@ use zeroize::Zeroizing;
 impl Doors {
     async fn evaluate_one(
         &self,
+        policy: &Policy,
         caller: &AgentCaller,
         request: proto::EvaluateRequest,
     ) -> Result<proto::EvaluateResponse, Status> {
         let mut violations = Violations::default();
         let invocation = violations.invocation(request.invocation, self.arguments_bytes);
         let invocation = violations.and(invocation)?;
-        let evaluation =
-            self.engine.evaluate(caller, &invocation, request.explain).await.map_err(|error| errors::status(&error))?;
+        let evaluation = self
+            .engine
+            .evaluate(policy, caller, &invocation, request.explain)
+            .await
+            .map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
         Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
     }
@@ -36,7 +41,7 @@ impl AgentService for Doors {
         request: Request<proto::EvaluateRequest>,
     ) -> Result<Response<proto::EvaluateResponse>, Status> {
         let caller = agent_caller(&request)?;
-        self.evaluate_one(&caller, request.into_inner()).await.map(Response::new)
+        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn batch_evaluate(
@@ -51,9 +56,11 @@ impl AgentService for Doors {
                 .add("requests", format!("has {} items; 1 to {} are allowed", requests.len(), limits::BATCH_ITEMS));
         }
         violations.finish()?;
+        // One call, one policy, though another comes into force in the middle of it.
+        let policy = self.engine.policy();
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            let result = match self.evaluate_one(&caller, request).await {
+            let result = match self.evaluate_one(&policy, &caller, request).await {
                 Ok(response) => batch_evaluate_result::Result::Response(response),
                 Err(status) => {
                     let error = batch_error(&status);

@@ -17,7 +17,7 @@ pub use edge::EdgeLayer;
 pub use methods::methods;
 pub(crate) use sparing::Sparing;
 
-use crate::auth::{AuthError, Caller, Callers, Powers, Role};
+use crate::auth::{AuthError, Caller, Credential, Powers, Role, SharedCallers};
 use crate::domain::approval::Person;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError};
@@ -56,24 +56,24 @@ impl Doors {
     }
 
     /// `AgentService`.
-    pub fn agent(&self, callers: &Callers) -> Guarded<AgentServiceServer<Self>> {
+    pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, self.guard(callers, Role::Agent))
     }
 
     /// `ApproverService`.
-    pub fn approver(&self, callers: &Callers) -> Guarded<ApproverServiceServer<Self>> {
+    pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, self.guard(callers, Role::Approver))
     }
 
     /// `OperatorService`.
-    pub fn operator(&self, callers: &Callers) -> Guarded<OperatorServiceServer<Self>> {
+    pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, self.guard(callers, Role::Operator))
     }
 
-    fn guard(&self, callers: &Callers, role: Role) -> Guard {
+    fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
         Guard { callers: callers.clone(), role, refusals: Arc::default(), metrics: Arc::clone(self.engine.metrics()) }
     }
 
@@ -110,7 +110,7 @@ impl Doors {
 /// that was resolved and not on how a path was spelt.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    callers: Callers,
+    callers: SharedCallers,
     role: Role,
     refusals: Arc<Sparing>,
     metrics: Arc<Metrics>,
@@ -121,10 +121,11 @@ impl tonic::service::Interceptor for Guard {
         let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
         // Two credentials are ambiguous, so they are none.
         let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
-        let caller = self.callers.authenticate(header, self.role).map_err(|error| {
+        let credential = self.callers.authenticate(header, self.role).map_err(|error| {
             self.metrics.credentials.one(match error {
                 AuthError::Missing => CredentialRefusal::Missing,
                 AuthError::Invalid => CredentialRefusal::Invalid,
+                AuthError::Expired => CredentialRefusal::Expired,
                 AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
             });
             if let Some(unsaid) = self.refusals.say() {
@@ -133,14 +134,19 @@ impl tonic::service::Interceptor for Guard {
             }
             errors::unauthorised(error)
         })?;
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(credential);
         Ok(request)
     }
 }
 
 /// The caller that the guard found. Without one nothing is answered.
 fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
-    request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(errors::unauthenticated)
+    credential(request).map(|credential| Arc::clone(credential.caller()))
+}
+
+/// The credential that the guard let in: a stream ends when this has [`ended`](Credential::ended).
+fn credential<T>(request: &Request<T>) -> Result<&Credential, Status> {
+    request.extensions().get::<Credential>().ok_or_else(errors::unauthenticated)
 }
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {

@@ -172,6 +172,8 @@ pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
     };
     let question = approval.question;
     let subject = question.subject;
+    let (preview_json, omissions) =
+        question.preview.map(|preview| (preview.json, preview.omissions)).unwrap_or_default();
     let confirmed = approval.state.confirmed();
     let (denied_at, consume_time, execution_id) = match &approval.state {
         ApprovalState::Denied { at } => (Some(*at), None, String::new()),
@@ -197,8 +199,8 @@ pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
         tags: question.tags,
         fingerprint: subject.fingerprint.to_string(),
         tool_definition_digest: subject.tool_definition_digest.map_or(String::new(), |digest| digest.to_string()),
-        preview_json: question.preview.json,
-        omissions: question.preview.omissions.into_iter().map(omission).collect(),
+        preview_json,
+        omissions: omissions.into_iter().map(omission).collect(),
         message: question.message,
         agent_note: question.agent_note.unwrap_or_default(),
         policy_revision: question.policy_revision,

@@ -1,6 +1,7 @@
-//! A store whose operations are timed, whose failures are counted, and whose audit records are counted by what they say:
-//! each once it is known to be committed. Backends know nothing of it.
+//! A store whose operations are timed and whose failures are counted, with how long people took and what was reported, each
+//! once it is known to be committed. Backends know nothing of it.
 
+use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
     Store, StoreError, StoredKey,
@@ -25,6 +26,7 @@ enum Operation {
     Request,
     EarlierRequest,
     Approval,
+    ApprovalsOf,
     Approvals,
     SaveApproval,
     Consume,
@@ -40,11 +42,12 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
         Self::Approval,
+        Self::ApprovalsOf,
         Self::Approvals,
         Self::SaveApproval,
         Self::Consume,
@@ -66,6 +69,7 @@ impl Operation {
             Self::Request => "request",
             Self::EarlierRequest => "earlier_request",
             Self::Approval => "approval",
+            Self::ApprovalsOf => "approvals_of",
             Self::Approvals => "approvals",
             Self::SaveApproval => "save_approval",
             Self::Consume => "consume",
@@ -117,12 +121,6 @@ impl<S: Store> Metered<S> {
         }
         done
     }
-
-    fn recorded<'k>(&self, kinds: impl IntoIterator<Item = &'k AuditKind>) {
-        for kind in kinds {
-            self.metrics.recorded(*kind, 1);
-        }
-    }
 }
 
 #[async_trait]
@@ -136,11 +134,7 @@ impl<S: Store> Store for Metered<S> {
     }
 
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
-        let asked = self.timed(Operation::Request, self.store.request(new)).await?;
-        if matches!(asked.row, Requested::Created(_)) {
-            self.recorded([&AuditKind::ApprovalRequested]);
-        }
-        Ok(asked)
+        self.timed(Operation::Request, self.store.request(new)).await
     }
 
     async fn earlier_request(
@@ -157,40 +151,35 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Approval, self.store.approval(id)).await
     }
 
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        self.timed(Operation::ApprovalsOf, self.store.approvals_of(ids)).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
         self.timed(Operation::Approvals, self.store.approvals(query)).await
     }
 
     async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError> {
-        let kinds: Vec<AuditKind> = change.events.iter().map(|event| event.kind).collect();
-        let decided = kinds.contains(&AuditKind::ApprovalDecided).then(|| {
-            let asked = change.next.create_time;
-            change.next.decisions.last().map(|decision| decision.at.since(asked))
-        });
+        let decided = change.events.iter().any(|event| event.kind == AuditKind::ApprovalDecided);
+        let asked = change.next.create_time;
+        let took = change.next.decisions.last().filter(|_| decided).map(|decision| decision.at.since(asked));
         let saved = self.timed(Operation::SaveApproval, self.store.save_approval(change, expected)).await?;
-        if saved == Saved::Yes {
-            self.recorded(&kinds);
-            if let Some(took) = decided.flatten() {
-                self.metrics.time_to_decide.observe(took);
-            }
+        if let Some(took) = took.filter(|_| saved == Saved::Yes) {
+            self.metrics.time_to_decide.observe(took);
         }
         Ok(saved)
     }
 
     async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError> {
-        let started = self.timed(Operation::Consume, self.store.consume(start, accepting)).await?;
-        if started.is_some() {
-            self.recorded([&AuditKind::ApprovalConsumed]);
-        }
-        Ok(started)
+        self.timed(Operation::Consume, self.store.consume(start, accepting)).await
     }
 
     async fn start(&self, start: Start) -> Result<Option<Execution>, StoreError> {
-        let started = self.timed(Operation::Start, self.store.start(start)).await?;
-        if started.is_some() {
-            self.recorded([&AuditKind::ExecutionStarted]);
-        }
-        Ok(started)
+        self.timed(Operation::Start, self.store.start(start)).await
     }
 
     async fn consume_facts(
@@ -207,25 +196,17 @@ impl<S: Store> Store for Metered<S> {
     }
 
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
-        let kinds: Vec<AuditKind> = change.events.iter().map(|event| event.kind).collect();
-        let state = change.next.state.name();
+        let reported = change.events.iter().any(|event| event.kind == AuditKind::ExecutionReported);
+        let outcome = outcome(change.next.state.name()).filter(|_| reported);
         let saved = self.timed(Operation::SaveExecution, self.store.save_execution(change, expected)).await?;
-        if saved == Saved::Yes {
-            self.recorded(&kinds);
-            if kinds.contains(&AuditKind::ExecutionReported)
-                && let Some(outcome) = outcome(state)
-            {
-                self.metrics.executions_reported.one(outcome);
-            }
+        if let Some(outcome) = outcome.filter(|_| saved == Saved::Yes) {
+            self.metrics.executions_reported.one(outcome);
         }
         Ok(saved)
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        let kinds: Vec<AuditKind> = events.iter().map(|event| event.kind).collect();
-        self.timed(Operation::Record, self.store.record(events)).await?;
-        self.recorded(&kinds);
-        Ok(())
+        self.timed(Operation::Record, self.store.record(events)).await
     }
 
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {

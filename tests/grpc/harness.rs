@@ -97,6 +97,8 @@ pub struct Sidecar {
     policy: String,
     limits: (u32, u32),
     evaluations: AuditedEvaluations,
+    /// Where the policy is, if the test itself puts it there.
+    watched: Option<PathBuf>,
     running: Option<Running>,
     channel: std::sync::OnceLock<Channel>,
 }
@@ -172,6 +174,25 @@ impl Sidecar {
             policy: policy.to_owned(),
             limits,
             evaluations,
+            watched: None,
+            running: None,
+            channel: std::sync::OnceLock::new(),
+        };
+        sidecar.run().await;
+        sidecar
+    }
+
+    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
+    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = Arc::new(Folder::new());
+        prepare(folder.path());
+        let mut sidecar = Self {
+            clock: Arc::new(ManualClock::at(START)),
+            watched: Some(folder.path().join(path)),
+            folder,
+            policy: String::new(),
+            limits: (100, 1_000),
+            evaluations: AuditedEvaluations::default(),
             running: None,
             channel: std::sync::OnceLock::new(),
         };
@@ -181,8 +202,14 @@ impl Sidecar {
 
     async fn run(&mut self) {
         let folder = self.folder.path();
-        std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap();
         let mut config = config_in(folder);
+        match &self.watched {
+            None => std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap(),
+            Some(path) => {
+                config.policy.clone_from(path);
+                config.policy_settle = Duration::from_millis(20);
+            }
+        }
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
         config.audited_evaluations = self.evaluations;

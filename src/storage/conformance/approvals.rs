@@ -1,7 +1,7 @@
 //! Reading and saving approvals.
 
 use super::*;
-use crate::domain::preview::{Omission, OmissionKind};
+use crate::domain::preview::{Omission, OmissionKind, Preview};
 
 pub(in super::super) async fn a_decision_is_read_back_as_it_was_saved(fixture: Fixture) {
     let mut two = question();
@@ -128,9 +128,9 @@ pub(in super::super) async fn hostile_text_is_kept_as_it_is(fixture: Fixture) {
     ];
     for text in hostile {
         let mut question = question_about(text);
-        question.preview.json = text.to_owned();
-        question.preview.omissions =
-            vec![Omission { field: None, pointer: text.to_owned(), kind: OmissionKind::Confusable, count: u64::MAX }];
+        let omission =
+            Omission { field: None, pointer: text.to_owned(), kind: OmissionKind::Confusable, count: u64::MAX };
+        question.preview = Some(Preview { json: format!("[{text}]"), omissions: vec![omission] });
         question.message = text.to_owned();
         question.agent_note = Some(text.to_owned());
         question.policy_revision = text.to_owned();

@@ -5,6 +5,7 @@ pub(super) mod agreement;
 pub(super) mod approvals;
 pub(super) mod audit;
 pub(super) mod backlog;
+pub(super) mod changes;
 pub(super) mod consuming;
 pub(super) mod durability;
 pub(super) mod executions;
@@ -66,6 +67,10 @@ macro_rules! promises {
             approvals::a_change_is_saved_only_before_its_deadline,
             approvals::what_is_unknown_is_absent_and_cannot_be_saved,
             approvals::hostile_text_is_kept_as_it_is,
+            changes::every_change_is_told_once_it_is_committed,
+            changes::what_changes_no_approval_is_not_told,
+            changes::who_listens_and_then_reads_misses_nothing,
+            changes::those_that_there_are_are_read_by_their_ids,
             listing::a_person_sees_what_the_domain_says,
             listing::an_overdue_approval_is_listed_as_expired,
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,

@@ -93,7 +93,7 @@ pub(in super::super) fn question() -> Question {
         requested_by: id("runner"),
         scope: Scope::Write,
         tags: vec!["createHint".to_owned(), "openWorldHint".to_owned()],
-        preview: Preview {
+        preview: Some(Preview {
             json: r#"{"recipient_email":"dana@acme.com"}"#.to_owned(),
             omissions: vec![Omission {
                 field: None,
@@ -101,7 +101,7 @@ pub(in super::super) fn question() -> Question {
                 kind: OmissionKind::Truncated,
                 count: 12,
             }],
-        },
+        }),
         message: "assistant wants to run GMAIL_SEND_EMAIL".to_owned(),
         agent_note: Some("the weekly report".to_owned()),
         policy_revision: "revision-1".to_owned(),
@@ -114,6 +114,7 @@ pub(in super::super) fn question() -> Question {
         }],
         requirement: requirement(&[&["owner"]]),
         retry_of: None,
+        wait: None,
     }
 }
 

@@ -24,6 +24,7 @@ pub use open::OpenError;
 pub use schema::SchemaVersions;
 pub use writer::Statistics;
 
+use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
     Store, StoreError, StoredKey,
@@ -103,6 +104,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<WriterHandle>>,
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+    feed: Feed,
     schema: SchemaVersions,
 }
 
@@ -127,6 +129,7 @@ impl SqliteStore {
         let presence = Presence::of(&path).map_err(not_readable)?;
         let time = Arc::new(StoreTime::since(newest, options.clock));
         let counters = Arc::new(Counters::default());
+        let feed = Feed::default();
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -140,6 +143,7 @@ impl SqliteStore {
             connection,
             time: Arc::clone(&time),
             counters: Arc::clone(&counters),
+            feed: feed.clone(),
             queue: options.queue.max(1),
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
@@ -153,6 +157,7 @@ impl SqliteStore {
             writer: Mutex::new(Some(writer)),
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
+            feed,
             schema,
         })
     }
@@ -230,8 +235,7 @@ impl Store for SqliteStore {
     }
 
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
-        let (row, now, expired) = self.write(writes::Request(new)).await?;
-        self.counters.found_expired(expired);
+        let (row, now) = self.write(writes::Request(new)).await?;
         Ok(Loaded { row, now })
     }
 
@@ -258,6 +262,17 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::approval(&mut reader, id)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    fn changes(&self) -> Changes {
+        self.feed.listen()
     }
 
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {

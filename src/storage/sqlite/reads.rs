@@ -22,8 +22,8 @@ macro_rules! approval_columns {
              create_time, decide_by, ",
             subject_columns!(),
             ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, \
-             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, \
-             agent_note, omissions, preview_json, \
+             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, \
+             message, agent_note, omissions, preview_json, \
              (SELECT json_group_array(json_object('person', d.person, 'groups', d.groups, 'as_owner', d.as_owner, \
              'verdict', d.verdict, 'reason', d.reason, 'caller', d.caller, 'decide_time', d.decide_time) \
              ORDER BY d.sequence) FROM approval_decisions d WHERE d.approval_id = approvals.id) AS decisions"
@@ -129,6 +129,15 @@ pub(super) async fn approval(
     row.as_ref().map(rows::approval).transpose()
 }
 
+pub(super) async fn approvals_of(
+    connection: &mut SqliteConnection,
+    ids: &[ApprovalId],
+) -> Result<Vec<Approval>, StoreError> {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
+    rows.iter().map(rows::approval).collect()
+}
+
 pub(super) async fn earlier_request(
     connection: &mut SqliteConnection,
     caller: &Identifier,
@@ -170,9 +179,8 @@ pub(super) async fn approvals(
         }
     }
     let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
-    let ids: Vec<String> = page.iter().rev().take(limit).map(|(_, id)| id.to_string()).collect();
-    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
-    let mut approvals = rows.iter().map(rows::approval).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<ApprovalId> = page.iter().rev().take(limit).map(|(_, id)| *id).collect();
+    let mut approvals = approvals_of(connection, &ids).await?;
     approvals.sort_by_key(|approval| std::cmp::Reverse((approval.create_time, approval.id)));
     Ok(Loaded { row: approvals, now })
 }

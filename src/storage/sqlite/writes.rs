@@ -11,6 +11,7 @@ use crate::domain::ids::ApprovalId;
 use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
@@ -25,7 +26,7 @@ const SAME_QUESTION: &str = concat!(
     " FROM approvals INDEXED BY approvals_same_question \
      WHERE open_until IS NOT NULL AND requested_by = $1 AND ",
     same_subject!(),
-    " AND retry_of IS $14 AND requirement_digest = $15 ORDER BY create_time, id"
+    " AND retry_of IS $14 AND requirement_digest = $15 AND wait_id IS $16 ORDER BY create_time, id"
 );
 const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
@@ -35,11 +36,11 @@ const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
-     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, message, agent_note, omissions, \
-     preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
-     open_until) \
+     decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, message, agent_note, \
+     omissions, preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, \
+     state_reason, open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
     execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
@@ -64,7 +65,7 @@ const CONSUME: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $19) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING retry_of"
+     AND executions.state = 'succeeded') RETURNING retry_of, version"
 );
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
@@ -111,7 +112,7 @@ pub(super) struct Touch {
 impl Write for Touch {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         if self.for_real {
             query(TOUCH).bind(now.micros()).execute(connection).await?;
         }
@@ -124,10 +125,14 @@ pub(super) struct Request(pub(super) NewApproval);
 
 #[async_trait]
 impl Write for Request {
-    /// With how many overdue approvals were expired on the way.
-    type Answer = (Requested, Timestamp, u64);
+    type Answer = (Requested, Timestamp);
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let NewApproval { id, question, request, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
@@ -136,20 +141,17 @@ impl Write for Request {
             if let Some(earlier) = earlier {
                 let same = earlier.digest == key.digest;
                 let answer = if same { Requested::Existing(earlier.approval) } else { Requested::RequestIdReused };
-                return Ok((answer, now, 0));
+                return Ok((answer, now));
             }
         }
-        let mut expired: u64 = 0;
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
-                if write_approval(connection, &change, same.version, now).await? == Saved::Yes {
-                    expired = expired.saturating_add(1);
-                }
+                write_approval(connection, &change, same.version, now, touched).await?;
             } else {
                 if let Some(key) = request {
                     insert_request_id(connection, key, &same, now).await?;
                 }
-                return Ok((Requested::Existing(same), now, expired));
+                return Ok((Requested::Existing(same), now));
             }
         }
         let (caller, principal, agent) = (&question.requested_by, &subject.principal, &subject.agent);
@@ -159,16 +161,16 @@ impl Write for Request {
         ];
         for (statement, name, limit, reached) in limited {
             if is_full(connection, statement, caller, name, limit, now).await? {
-                return Ok((Requested::LimitReached(reached), now, expired));
+                return Ok((Requested::LimitReached(reached), now));
             }
         }
         let change = Approval::ask(*id, question.clone(), now);
-        insert_approval(connection, &change.next).await?;
+        insert_approval(connection, &change.next, touched).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
-        record(connection, &change.events, now).await?;
-        Ok((Requested::Created(change.next), now, expired))
+        record(connection, &change.events, now, touched).await?;
+        Ok((Requested::Created(change.next), now))
     }
 }
 
@@ -182,8 +184,13 @@ pub(super) struct SaveApproval {
 impl Write for SaveApproval {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
-        write_approval(connection, &self.change, self.expected, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
+        write_approval(connection, &self.change, self.expected, now, touched).await
     }
 }
 
@@ -198,7 +205,12 @@ pub(super) struct Consume {
 impl Write for Consume {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let (digest, version) = match self.accepting {
             Accepting::AnyRequirement => (None, None),
             Accepting::Digest(digest) => (Some(digest.to_string()), None),
@@ -214,7 +226,9 @@ impl Write for Consume {
             .fetch_optional(&mut *connection)
             .await?;
         let Some(used) = used else { return Ok(None) };
-        let retried = match rows::retry_of(&used, self.approval)? {
+        let (retry_of, version) = rows::used(&used, self.approval)?;
+        touched.approval(self.approval, version);
+        let retried = match retry_of {
             Some(id) => reads::execution(connection, id).await?,
             None => None,
         };
@@ -224,7 +238,7 @@ impl Write for Consume {
             // The statement above has just seen that there is no such attempt.
             return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -236,7 +250,12 @@ pub(super) struct StartExecution(pub(super) Start);
 impl Write for StartExecution {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
             Some(id) => match reads::execution(connection, id).await? {
@@ -248,7 +267,7 @@ impl Write for StartExecution {
         if !insert_execution(connection, &change.next).await? {
             return Ok(None);
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -263,7 +282,12 @@ pub(super) struct SaveExecution {
 impl Write for SaveExecution {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
             return Ok(Saved::Conflict);
@@ -278,7 +302,7 @@ impl Write for SaveExecution {
         if updated.rows_affected() == 0 {
             return Ok(Saved::Conflict);
         }
-        record(connection, events, now).await?;
+        record(connection, events, now, touched).await?;
         Ok(Saved::Yes)
     }
 }
@@ -290,8 +314,13 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
-        record(connection, &self.0, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        record(connection, &self.0, now, touched).await
     }
 }
 
@@ -302,7 +331,7 @@ pub(super) struct AddKey(pub(super) StoredKey);
 impl Write for AddKey {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query(INSERT_KEY)
             .bind(self.0.id.clone())
             .bind(self.0.check.clone())
@@ -317,6 +346,7 @@ async fn same_question(connection: &mut SqliteConnection, question: &Question) -
     let rows = rows::bind_subject(query(SAME_QUESTION).bind(rows::text(&question.requested_by)), &question.subject)
         .bind(question.retry_of.map(|retried| retried.id.to_string()))
         .bind(question.requirement.digest().to_string())
+        .bind(question.wait.map(|id| id.to_string()))
         .fetch_all(connection)
         .await?;
     rows.iter().map(rows::approval).collect()
@@ -343,7 +373,11 @@ async fn is_full(
 }
 
 /// Inserts an approval in whatever state, with its decisions and audience.
-pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+pub(super) async fn insert_approval(
+    connection: &mut SqliteConnection,
+    approval: &Approval,
+    touched: &mut Touched,
+) -> Result<(), StoreError> {
     let statement = query(INSERT_APPROVAL)
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
@@ -351,6 +385,7 @@ pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval:
         .bind(approval.decide_by.micros());
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
+    touched.approval(approval.id, approval.version);
     let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
     let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
     audience.extend(entries.filter_map(|entry| match entry {
@@ -370,6 +405,7 @@ async fn write_approval(
     change: &Change<Approval>,
     expected: u64,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Saved, StoreError> {
     let Change { next, events, valid_before } = change;
     if valid_before.is_some_and(|deadline| now >= deadline) {
@@ -385,9 +421,10 @@ async fn write_approval(
     if updated.rows_affected() == 0 {
         return Ok(Saved::Conflict);
     }
+    touched.approval(next.id, next.version);
     set_audience(connection, next.id, next.state.name()).await?;
     insert_decisions(connection, next).await?;
-    record(connection, events, now).await?;
+    record(connection, events, now, touched).await?;
     Ok(Saved::Yes)
 }
 
@@ -472,6 +509,7 @@ pub(super) async fn record(
     connection: &mut SqliteConnection,
     events: &[AuditEvent],
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     for event in events {
         rows::bind_event(query(INSERT_AUDIT), event)
@@ -479,6 +517,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
+        touched.recorded(event.kind);
     }
     Ok(())
 }

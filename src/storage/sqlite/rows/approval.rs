@@ -6,14 +6,17 @@ use crate::domain::approval::{
     Approval, ApprovalState, Confirmed, KnownOutcome, Question, RetriedExecution, StateName,
 };
 use crate::domain::decision::PolicyReason;
-use crate::domain::ids::{ApprovalId, ExecutionId};
-use crate::domain::preview::Preview;
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::preview::{Omission, Preview};
 use crate::domain::requirement::Requirement;
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use sqlx::sqlite::SqliteRow;
+
+/// What stands for a preview that was erased: no preview is empty.
+const ERASED: &str = "";
 
 /// The columns of a state's facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,12 +127,14 @@ impl ApprovalColumns {
 
 /// Binds a question: the invocation's columns (see `bind_subject`), `connection`, `labels`, `requested_by`, `scope`,
 /// `tags`, `policy_revision`, `reason`, `rules`, `clauses`, `exclude_requester`, `decide_within_us`, `use_within_us`,
-/// `requirement_digest`, `retry_of`, `retried_outcome`, `message`, `agent_note`, `omissions` and `preview_json`.
+/// `requirement_digest`, `retry_of`, `retried_outcome`, `wait_id`, `message`, `agent_note`, `omissions` and `preview_json`.
 pub(in super::super) fn bind_question<'q>(statement: Statement<'q>, question: &Question) -> Statement<'q> {
     let requirement = &question.requirement;
     let clauses: Vec<ClauseEntry> = requirement.clauses().iter().map(ClauseEntry::of).collect();
     let rules: Vec<RuleEntry> = question.rules.iter().map(RuleEntry::of).collect();
-    let omissions: Vec<OmissionEntry> = question.preview.omissions.iter().map(OmissionEntry::of).collect();
+    let preview = question.preview.as_ref();
+    let omissions: Vec<OmissionEntry> =
+        preview.map(|preview| preview.omissions.iter().map(OmissionEntry::of).collect()).unwrap_or_default();
     bind_subject(statement, &question.subject)
         .bind(maybe_text(question.subject.connection.as_ref()))
         .bind(list(&question.subject.labels))
@@ -146,10 +151,11 @@ pub(in super::super) fn bind_question<'q>(statement: Statement<'q>, question: &Q
         .bind(requirement.digest().to_string())
         .bind(question.retry_of.map(|retried| retried.id.to_string()))
         .bind(question.retry_of.map(|retried| retried.known.as_str()))
+        .bind(question.wait.map(|id| id.to_string()))
         .bind(question.message.clone())
         .bind(question.agent_note.clone())
         .bind(list(&omissions))
-        .bind(question.preview.json.clone())
+        .bind(preview.map_or(ERASED, |preview| preview.json.as_str()).to_owned())
 }
 
 /// Reads an approval with its decisions.
@@ -184,7 +190,7 @@ fn question(fields: &Fields<'_>) -> Result<Question, StoreError> {
         requested_by: fields.identifier("requested_by")?,
         scope: fields.parsed("scope", Scope::parse)?,
         tags: fields.list("tags")?,
-        preview: Preview { json: fields.get("preview_json")?, omissions: fields.known(omissions)? },
+        preview: preview(fields, fields.known(omissions)?)?,
         message: fields.get("message")?,
         agent_note: fields.get("agent_note")?,
         policy_revision: fields.get("policy_revision")?,
@@ -192,7 +198,17 @@ fn question(fields: &Fields<'_>) -> Result<Question, StoreError> {
         rules: fields.known(rules)?,
         requirement: requirement(fields)?,
         retry_of,
+        wait: fields.maybe_parsed("wait_id", WaitId::parse)?,
     })
+}
+
+fn preview(fields: &Fields<'_>, omissions: Vec<Omission>) -> Result<Option<Preview>, StoreError> {
+    let json: String = fields.get("preview_json")?;
+    match (json.as_str(), omissions.is_empty()) {
+        (ERASED, true) => Ok(None),
+        (ERASED, false) => Err(fields.corrupt()),
+        _ => Ok(Some(Preview { json, omissions })),
+    }
 }
 
 fn requirement(fields: &Fields<'_>) -> Result<Requirement, StoreError> {

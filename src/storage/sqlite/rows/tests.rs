@@ -7,7 +7,7 @@ use crate::domain::approval::{
 use crate::domain::decision::{Effect, MatchedRule, PolicyReason};
 use crate::domain::execution::{Execution, ExecutionState, Report};
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Digest, Fingerprint};
-use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
+use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::limits::MAX_REVISION;
 use crate::domain::preview::{OmissionKind, Preview};
@@ -15,6 +15,7 @@ use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -87,11 +88,12 @@ fn requirement() -> impl Strategy<Value = Requirement> {
 fn question() -> impl Strategy<Value = Question> {
     let kinds = prop::sample::select(OmissionKind::ALL.to_vec());
     let omission = (text(), kinds, any::<u64>()).prop_map(|(pointer, kind, count)| {
-        let mut omission = crate::storage::conformance::question().preview.omissions.remove(0);
+        let mut omission = crate::storage::conformance::question().preview.unwrap().omissions.remove(0);
         (omission.pointer, omission.kind, omission.count) = (pointer, kind, count);
         omission
     });
-    let preview = (text(), vec(omission, 0..3)).prop_map(|(json, omissions)| Preview { json, omissions });
+    let preview =
+        (text(), vec(omission, 0..3)).prop_map(|(text, omissions)| Preview { json: format!("[{text}"), omissions });
     let effect = prop::sample::select(vec![Effect::Confirm, Effect::Deny]);
     let rule = (text(), text(), effect, of(text())).prop_map(|(connector, name, effect, error)| MatchedRule {
         connector,
@@ -108,8 +110,9 @@ fn question() -> impl Strategy<Value = Question> {
         prop::sample::select(PolicyReason::ALL.to_vec()),
         vec(rule, 0..3),
     );
-    (subject(), identifier(), preview, words, policy, requirement(), of(retried)).prop_map(
-        |(subject, requested_by, preview, words, policy, requirement, retry_of)| Question {
+    let wait = of(uuid().prop_map(WaitId::new));
+    (subject(), identifier(), of(preview), words, policy, requirement(), of(retried), wait).prop_map(
+        |(subject, requested_by, preview, words, policy, requirement, retry_of, wait)| Question {
             subject,
             requested_by,
             scope: policy.0,
@@ -122,6 +125,7 @@ fn question() -> impl Strategy<Value = Question> {
             rules: policy.3,
             requirement,
             retry_of,
+            wait,
         },
     )
 }
@@ -236,7 +240,7 @@ impl Memory {
         self.runtime.block_on(async {
             let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM approvals").execute(&mut *connection).await.unwrap();
-            writes::insert_approval(connection, approval).await.unwrap();
+            writes::insert_approval(connection, approval, &mut Touched::default()).await.unwrap();
             reads::approval(connection, approval.id).await.unwrap().unwrap()
         })
     }
