@@ -221,6 +221,7 @@ impl Running {
                 false
             }
         };
+        self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
         self.end_health.send_replace(true);

@@ -46,5 +46,16 @@ pub const APPROVALS_PAGE: u32 = 100;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
 
+/// Streams that watch, of all callers together: each costs some memory and a look at every change.
+pub const WATCHERS: usize = 4_096;
+/// The same of one caller: a chat backend with a stream for each of a thousand people.
+pub const WATCHERS_PER_CALLER: usize = 1_024;
+/// Approvals with which watching begins. No person works through more; a list has the rest, page by page.
+pub const WATCH_SNAPSHOT: usize = 2_000;
+/// Changes that wait for a watcher who does not take them, after which it is ended.
+pub const WATCH_QUEUE: usize = 1_024;
+/// What they may weigh together.
+pub const WATCH_QUEUE_BYTES: usize = 1024 * 1024;
+
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

@@ -134,7 +134,7 @@ fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, weight: impl Fn(&T) -> u
     (rows, last)
 }
 
-fn weight_of_approval(approval: &Approval) -> usize {
+pub(super) fn weight_of_approval(approval: &Approval) -> usize {
     let question = &approval.question;
     let optional = |text: Option<&str>| text.map_or(0, str::len);
     let preview = question.preview.as_ref();

@@ -7,12 +7,14 @@ mod error;
 mod executions;
 mod listing;
 mod request;
+mod watching;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use executions::OutcomeReport;
 pub use listing::{AuditFilter, Listed};
 pub use request::{Asked, Question};
+pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
@@ -39,6 +41,7 @@ pub struct Engine {
     previewer: Previewer,
     keys: Keys,
     limits: OpenLimits,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -66,7 +69,7 @@ impl Engine {
         limits: OpenLimits,
     ) -> Self {
         let policy_time = store.estimated_time();
-        Self { store, policy, policy_time, previewer, keys, limits }
+        Self { store, policy, policy_time, previewer, keys, limits, watching: Arc::default() }
     }
 
     /// The policy in force.

@@ -9,6 +9,7 @@ mod fields;
 mod operator;
 mod render;
 mod sparing;
+mod streams;
 
 pub use edge::EdgeLayer;
 pub(crate) use sparing::Sparing;
@@ -131,6 +132,13 @@ impl tonic::service::Interceptor for Guard {
 /// The caller that the guard found. Without one nothing is answered.
 fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(errors::unauthenticated)
+}
+
+/// Waits until the credential that a call came with no longer opens its door. The callers of a process are fixed for as
+/// long as it runs, so none ends before it.
+fn credential_ended<T>(request: &Request<T>) -> Result<impl Future<Output = ()> + Send + use<T>, Status> {
+    caller(request)?;
+    Ok(std::future::pending())
 }
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {

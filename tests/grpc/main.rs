@@ -35,5 +35,6 @@ mod shutdown;
 mod steps;
 mod story;
 mod tenants;
+mod watching;
 mod wire;
 mod withdraw;

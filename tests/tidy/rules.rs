@@ -73,7 +73,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("http_body", &["service"]),
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
-    ("futures_util", &["storage"]),
+    ("futures_util", &["storage", "service"]),
     ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
     ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
