@@ -3,19 +3,27 @@
 
 mod health;
 mod incoming;
+mod reload;
+pub mod socket;
 
+pub use reload::Reload;
+
+use crate::address::Address;
+use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::preview::Previewer;
 use crate::engine::Engine;
-use crate::policy_files::{PolicyLoadError, load_policy};
+use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
-use incoming::Incoming;
+use incoming::{Incoming, Listener};
+use reload::Watched;
+use socket::SocketFile;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +58,7 @@ pub enum StartError {
     /// A listener.
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
         cause: std::io::Error,
     },
@@ -77,7 +85,8 @@ impl std::error::Error for StartError {}
 /// A sidecar that serves.
 #[derive(Debug)]
 pub struct Running {
-    address: SocketAddr,
+    address: Address,
+    socket: Option<SocketFile>,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
     under_way: Arc<AtomicUsize>,
@@ -88,6 +97,7 @@ pub struct Running {
     health: Health,
     engine: Arc<Engine>,
     grace_period: Duration,
+    reload: Reload,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -95,15 +105,18 @@ pub struct Running {
 /// # Errors
 /// The policy, the database, the secret or a listener; nothing is left running.
 pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
-    let policy = load_policy(&config.policy).map_err(StartError::Policy)?;
+    let Built { policy, catalogs, digest, .. } = Snapshot::read(&config.policy, &CatalogFiles::new()).build();
+    let policy = policy.map_err(StartError::Policy)?;
     for warning in policy.warnings() {
         tracing::warn!("policy: {warning}");
     }
+    let watched = Watched::new(config.policy.clone(), config.policy_settle, catalogs, digest);
+    let callers = SharedCallers::new(config.callers.clone(), Arc::clone(&clock));
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
     let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
     let store: Arc<dyn Store> = Arc::new(store);
-    match serve(config, Arc::new(policy), previewer, Arc::clone(&store)).await {
+    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store)).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -115,6 +128,8 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
 async fn serve(
     config: &Config,
     policy: Arc<crate::domain::policy::Policy>,
+    watched: Watched,
+    callers: SharedCallers,
     previewer: Previewer,
     store: Arc<dyn Store>,
 ) -> Result<Running, StartError> {
@@ -128,9 +143,9 @@ async fn serve(
         tracing::warn!("no callers are configured: nobody can call");
     }
     let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
-    let listener = listen(config.listen).await?;
+    let (listener, address, socket) = open_doors(&config.listen, config.socket_mode).await?;
     let health_listener = listen(config.health_listen).await?;
-    let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+    let health_address = local(&health_listener)?;
 
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
@@ -145,9 +160,9 @@ async fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
         .layer(edge)
         .add_service(health_service.clone())
-        .add_service(doors.agent(&config.callers))
-        .add_service(doors.approver(&config.callers))
-        .add_service(doors.operator(&config.callers));
+        .add_service(doors.agent(&callers))
+        .add_service(doors.approver(&callers))
+        .add_service(doors.operator(&callers));
     if config.reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
@@ -168,16 +183,26 @@ async fn serve(
         health_listener,
         health_service,
         health.clone(),
-        engine.policy().revision().to_owned(),
+        Arc::clone(&engine),
         until(health_ended),
     ));
-    let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
+    let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
+    let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+    match &address {
+        Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
+            tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+        }
+        Address::Tcp(_) => {}
+        Address::Unix(path) => {
+            for doubt in socket::doubts(path, config.socket_mode) {
+                tracing::warn!("{doubt}");
+            }
+        }
     }
     Ok(Running {
         address,
+        socket,
         health_address,
         stop,
         under_way,
@@ -188,13 +213,14 @@ async fn serve(
         health,
         engine,
         grace_period: config.grace_period,
+        reload,
     })
 }
 
 impl Running {
     /// Where the doors listen.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Address {
+        self.address.clone()
     }
 
     /// Where the plaintext health listener listens.
@@ -207,10 +233,17 @@ impl Running {
         &self.engine
     }
 
+    /// What reads policy and configuration again while it serves.
+    pub fn reload(&self) -> &Reload {
+        &self.reload
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
+        // Nobody new finds the way, and who starts in our place finds it free.
+        drop(self.socket);
         self.stop.send_replace(true);
         let mut doors = self.doors;
         let finished = tokio::select! {
@@ -247,13 +280,29 @@ impl Running {
     }
 }
 
+/// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.
+async fn open_doors(address: &Address, mode: u32) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = listen(*address).await?;
+            let address = local(&listener)?.into();
+            Ok((Listener::Tcp(listener), address, None))
+        }
+        Address::Unix(path) => {
+            let opened = socket::listen(path, mode).await;
+            let (listener, file) = opened.map_err(|cause| StartError::Listen { address: address.clone(), cause })?;
+            Ok((Listener::Unix(listener), address.clone(), Some(file)))
+        }
+    }
+}
+
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address, cause })
+    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address: address.into(), cause })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown.into(), cause })
 }
 
 /// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was

@@ -2,7 +2,10 @@
 //! come from files or the environment, and none is in any error or `Debug`.
 
 mod callers;
+mod changes;
+mod listen;
 
+use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
@@ -30,8 +33,10 @@ const FILE_BYTES: u64 = 1024 * 1024;
 #[serde(default)]
 struct File {
     listen: Option<String>,
+    socket_mode: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
+    policy_settle: Option<String>,
     reflection: Option<bool>,
     grace_period: Option<String>,
     store: StoreSection,
@@ -121,11 +126,15 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the doors listen.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
+    pub socket_mode: u32,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
     pub policy: PathBuf,
+    /// For how long the policy's files must hold still before they are loaded.
+    pub policy_settle: Duration,
     /// Whether `grpc.reflection` is served.
     pub reflection: bool,
     /// How long calls in flight may take after a stop was asked for.
@@ -212,7 +221,9 @@ impl Config {
             (None, Some(path)) => folder.join(path),
             (None, None) => folder.join(default),
         };
-        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let listen =
+            listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
+        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -237,6 +248,7 @@ impl Config {
                 }
             },
         };
+        let policy_settle = span("policy_settle", file.policy_settle, Duration::from_millis(300), seconds(60));
         let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
         let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
         let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
@@ -286,8 +298,10 @@ impl Config {
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
+            socket_mode,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
+            policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
             grace_period,
             sqlite,

@@ -1,5 +1,6 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod address;
 pub mod app;
 pub mod auth;
 pub mod cli;

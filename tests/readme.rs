@@ -40,8 +40,10 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     std::fs::write(folder.join("empty.toml"), "").unwrap();
     let defaults = Config::load(Some(&folder.join("empty.toml")), &Overrides::default()).unwrap();
     assert_eq!(config.listen, defaults.listen);
+    assert_eq!(config.socket_mode, defaults.socket_mode);
     assert_eq!(config.health_listen, defaults.health_listen);
     assert_eq!(config.policy, defaults.policy);
+    assert_eq!(config.policy_settle, defaults.policy_settle);
     assert_eq!(config.grace_period, defaults.grace_period);
     assert_eq!(config.sqlite.path, defaults.sqlite.path);
     assert_eq!(config.sqlite.readers, defaults.sqlite.readers);

@@ -1,6 +1,7 @@
 //! Health: `grpc.health.v1` on the doors' listener and, with `/healthz` and `/readyz`, on a plaintext listener of its own,
 //! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use crate::engine::Engine;
 use crate::storage::Store;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -111,7 +112,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     service: HealthServer<HealthService>,
     health: Health,
-    policy_revision: String,
+    engine: Arc<Engine>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let ready = health.ready;
@@ -124,7 +125,12 @@ pub(super) async fn serve(
             get(move || {
                 let ready = ready.load(Ordering::SeqCst);
                 let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                let body = format!("{{\"ready\":{ready},\"policy_revision\":\"{policy_revision}\"}}\n");
+                // A sidecar whose newest policy was refused serves on under the last good one: ready, and saying so.
+                let in_force = engine.in_force();
+                let (revision, failed) = (in_force.policy.revision(), in_force.reload.last_failed());
+                let body = format!(
+                    "{{\"ready\":{ready},\"policy_revision\":\"{revision}\",\"policy_reload_failed\":{failed}}}\n"
+                );
                 async move { (status, [("content-type", "application/json")], body) }
             }),
         )

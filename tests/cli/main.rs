@@ -10,7 +10,9 @@ mod fingerprint;
 mod health;
 mod hostile;
 mod migrate;
+mod reload;
 mod serve;
+mod socket;
 mod support;
 mod terminal;
 

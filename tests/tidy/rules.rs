@@ -5,8 +5,8 @@
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &["domain"]),
     ("clock", &["domain"]),
-    ("auth", &["domain"]),
-    ("policy_files", &["domain"]),
+    ("auth", &["auth", "domain", "clock"]),
+    ("policy_files", &["policy_files", "domain"]),
     ("policy_test", &["policy_test", "policy_files", "domain"]),
     ("storage", &["storage", "domain", "clock"]),
     ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
@@ -16,8 +16,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("service", &["service", "engine", "domain", "auth", "proto"]),
     // The one file in which failures meet gRPC names every failure there is.
     ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
-    ("client", &["proto"]),
-    ("config", &["config", "auth", "domain"]),
+    ("address", &[]),
+    ("client", &["proto", "address"]),
+    ("config", &["config", "auth", "domain", "address"]),
     // Settings are handed to whom they are for.
     ("config", &["clock::Clock", "storage::OpenLimits", "storage::sqlite::SqliteOptions"]),
     ("telemetry", &["config"]),
@@ -25,6 +26,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "app",
         &[
             "app",
+            "address",
+            "auth::SharedCallers",
             "clock",
             "config",
             "domain",
@@ -40,6 +43,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "cli",
+            "address",
             "app",
             "auth",
             "client",
@@ -74,7 +78,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
     ("futures_util", &["storage", "service"]),
-    ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
+    // What is swapped whole under running calls: the policy and the callers.
+    ("arc_swap", &["engine", "auth"]),
+    ("tokio", &["storage", "auth", "engine", "service", "app", "client", "cli"]),
     ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
     ("clap", &["cli"]),
@@ -87,7 +93,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("zeroize", &["auth", "secrets", "config", "engine", "service", "client", "cli"]),
     ("uuid", &["domain", "storage", "engine", "service", "cli"]),
     ("subtle", &["auth", "secrets"]),
-    ("sha2", &["domain", "auth", "secrets", "storage", "engine"]),
+    ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
     // Randomness: secrets and tokens.
@@ -112,10 +118,10 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::time::UNIX_EPOCH", &["clock"]),
     ("std::time::Instant", &["clock", "storage", "engine", "service", "app", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
-    ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli"]),
-    ("std::net", &["config", "app", "cli", "client"]),
+    ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket"]),
+    ("std::net", &["address", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
-    ("std::os", &["secrets", "storage", "cli"]),
+    ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket"]),
     ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
     ("std::thread", &["domain::policy::expression", "storage", "app", "cli"]),
