@@ -48,6 +48,8 @@ pub const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
 
 /// One screen of approvals, each of which may carry a preview.
 pub const APPROVALS_PAGE: u32 = 100;
+/// A page for a person to look through, or a program.
+pub const EXECUTIONS_PAGE: u32 = 500;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
 

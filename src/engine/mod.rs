@@ -14,7 +14,7 @@ pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
-pub use listing::{AuditFilter, Listed};
+pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
 pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 

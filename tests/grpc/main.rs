@@ -13,6 +13,7 @@ mod consume;
 mod deadlines;
 mod decide;
 mod edge;
+mod execution_lists;
 mod executions;
 mod gone;
 mod harness;

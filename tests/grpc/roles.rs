@@ -14,7 +14,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
 /// Every RPC with the role that it is for. A new one is to be added here.
-const RPCS: [(&str, &str); 15] = [
+const RPCS: [(&str, &str); 16] = [
     ("countersign.v1.AgentService/BatchEvaluate", "agent"),
     ("countersign.v1.AgentService/CancelApproval", "agent"),
     ("countersign.v1.AgentService/Consume", "agent"),
@@ -30,6 +30,7 @@ const RPCS: [(&str, &str); 15] = [
     ("countersign.v1.ApproverService/WatchApprovals", "approver"),
     ("countersign.v1.OperatorService/GetPolicy", "operator"),
     ("countersign.v1.OperatorService/ListAuditRecords", "operator"),
+    ("countersign.v1.OperatorService/ListExecutions", "operator"),
 ];
 
 /// One call with an empty message, to exactly this path, with exactly these `authorization` headers.

@@ -334,6 +334,21 @@ pub fn fields() -> Vec<Field> {
     field!(fields, operator.list_audit_records, "page_token", Takes::Token, text => ListAuditRecordsRequest {
         page_token: text, ..Default::default()
     });
+    field!(fields, operator.list_executions, "principal", Takes::Optional, text => ListExecutionsRequest {
+        principal: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "agent", Takes::Optional, text => ListExecutionsRequest {
+        agent: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "connector", Takes::Optional, text => ListExecutionsRequest {
+        connector: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "approval_id", Takes::OptionalId, text => ListExecutionsRequest {
+        approval_id: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "page_token", Takes::Token, text => ListExecutionsRequest {
+        page_token: text, ..Default::default()
+    });
     fields
 }
 

@@ -64,6 +64,9 @@ CREATE TABLE approval_arguments (
 -- Starting: which secrets still seal something.
 CREATE INDEX approval_arguments_by_key ON approval_arguments (key_id);
 
+-- Listing executions, newest first. They are made in this order, so that it grows at its end alone.
+CREATE INDEX executions_newest ON executions (start_time, id);
+
 -- Sweeping: what is overdue.
 CREATE INDEX approvals_by_deadline ON approvals (open_until) WHERE open_until IS NOT NULL;
 -- Erasing: what has been final for long enough and still shows something. An erased preview is the empty text.
