@@ -286,6 +286,7 @@ impl Running {
                 false
             }
         };
+        self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
         self.sweeping.abort();

@@ -9,14 +9,16 @@ mod executions;
 mod in_force;
 mod listing;
 mod request;
+mod watching;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
-pub use listing::{AuditFilter, Listed};
+pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
+pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
@@ -45,6 +47,7 @@ pub struct Engine {
     limits: OpenLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -72,7 +75,16 @@ impl Engine {
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
-        Self { store, in_force, previewer, keys, limits, metrics: Arc::default(), evaluation_audit: None }
+        Self {
+            store,
+            in_force,
+            previewer,
+            keys,
+            limits,
+            watching: Arc::default(),
+            metrics: Arc::default(),
+            evaluation_audit: None,
+        }
     }
 
     /// The same, counting here.

@@ -3,8 +3,8 @@
 
 use super::changes::Changes;
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
-    Store, StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -34,6 +34,7 @@ enum Operation {
     ConsumeFacts,
     Execution,
     SaveExecution,
+    Executions,
     Record,
     Sweep,
     AuditRecords,
@@ -43,7 +44,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -56,6 +57,7 @@ impl Operation {
         Self::ConsumeFacts,
         Self::Execution,
         Self::SaveExecution,
+        Self::Executions,
         Self::Record,
         Self::Sweep,
         Self::AuditRecords,
@@ -79,6 +81,7 @@ impl Operation {
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
+            Self::Executions => "executions",
             Self::Record => "record",
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
@@ -210,6 +213,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.timed(Operation::Record, self.store.record(events)).await
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        self.timed(Operation::Executions, self.store.executions(query)).await
     }
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {

@@ -86,7 +86,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("http_body", &["service"]),
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
-    ("futures_util", &["storage"]),
+    ("futures_util", &["storage", "service"]),
     // What is swapped whole under running calls: the policy and the callers.
     ("arc_swap", &["engine", "auth"]),
     ("tokio", &["storage", "sweeper", "auth", "engine", "service", "app", "client", "cli"]),

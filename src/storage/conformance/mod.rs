@@ -98,6 +98,7 @@ macro_rules! promises {
             executions::every_outcome_is_read_back_as_it_was_saved,
             executions::a_stale_version_settles_nothing,
             executions::an_outcome_is_saved_only_before_its_deadline,
+            executions::a_list_has_what_is_wanted_newest_first,
             audit::every_change_has_its_records_and_what_failed_has_none,
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,

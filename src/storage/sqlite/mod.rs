@@ -4,7 +4,7 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `sweeps`: the statements
+//! - `writes`, `reads`, `listing`, `sweeps`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -12,6 +12,7 @@
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod listing;
 mod open;
 mod presence;
 mod reads;
@@ -31,8 +32,8 @@ pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
-    Store, StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -331,6 +332,17 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::execution(&mut reader, id)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                listing::executions(&mut transaction, &query, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
     }
 
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {

@@ -54,7 +54,7 @@ macro_rules! select_audit {
     };
 }
 
-pub(super) use approval_columns;
+pub(super) use {approval_columns, execution_columns};
 
 /// Touches the database, and in a transaction fixes what is seen in it.
 pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
