@@ -13,6 +13,7 @@ mod input;
 mod migrate;
 pub mod policy_test;
 mod remote;
+mod secret;
 mod serve;
 mod show;
 mod terminal;
@@ -53,6 +54,8 @@ enum Command {
     Health(health::HealthCommand),
     /// Brings the database to this binary's schema.
     Migrate(migrate::MigrateCommand),
+    /// Makes a server secret, or tells the key id of one.
+    Secret(secret::SecretCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
 }
@@ -84,6 +87,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Fingerprint(command) => fingerprint::run(command, out, err),
         Command::Health(command) => health::run(command, out, err),
         Command::Migrate(command) => migrate::run(command, out, err),
+        Command::Secret(command) => secret::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
     };
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.

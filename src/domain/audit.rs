@@ -44,11 +44,15 @@ pub enum AuditKind {
     ExecutionReported,
     /// A report was refused.
     ReportRefused,
+    /// A person was given all of the arguments.
+    ArgumentsRead,
+    /// A person was not given the arguments.
+    ArgumentsRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -65,6 +69,8 @@ impl AuditKind {
         Self::ConsumeReplayed,
         Self::ExecutionReported,
         Self::ReportRefused,
+        Self::ArgumentsRead,
+        Self::ArgumentsRefused,
     ];
 
     /// The stable text of it.
@@ -86,6 +92,8 @@ impl AuditKind {
             Self::CancelRefused => "cancel.refused",
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
+            Self::ArgumentsRead => "arguments.read",
+            Self::ArgumentsRefused => "arguments.refused",
         }
     }
 
@@ -128,7 +136,7 @@ pub struct AuditEvent {
     pub fingerprint: Fingerprint,
     /// The revision of the policy that was asked.
     pub policy_revision: Option<String>,
-    /// The person who decided or revoked.
+    /// The person who decided, revoked or read.
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,

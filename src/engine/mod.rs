@@ -2,12 +2,14 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
 mod executions;
 mod listing;
 mod request;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use executions::OutcomeReport;
@@ -22,7 +24,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::secrets::Keys;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +39,7 @@ pub struct Engine {
     policy: Arc<Policy>,
     policy_time: Timestamp,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
 }
 
@@ -62,7 +64,7 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let policy_time = store.estimated_time();

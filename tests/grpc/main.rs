@@ -29,6 +29,8 @@ mod races;
 mod requests;
 mod retries;
 mod roles;
+mod rotation;
+mod sealing;
 mod shown;
 mod shutdown;
 mod steps;

@@ -9,7 +9,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("policy_files", &["domain"]),
     ("policy_test", &["policy_test", "policy_files", "domain"]),
     ("storage", &["storage", "domain", "clock"]),
-    ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
+    ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("engine", &["engine", "domain", "storage", "secrets", "auth::AgentBounds"]),
     // Generated: it names nothing of ours.
     ("proto", &[]),
@@ -90,6 +90,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["domain", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
+    ("aes_gcm", &["secrets"]),
     // Randomness: secrets and tokens.
     ("getrandom", &["auth", "secrets"]),
     // What the pure part is made of.

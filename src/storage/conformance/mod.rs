@@ -3,6 +3,7 @@
 
 pub(super) mod agreement;
 pub(super) mod approvals;
+pub(super) mod arguments;
 pub(super) mod audit;
 pub(super) mod consuming;
 pub(super) mod durability;
@@ -65,6 +66,10 @@ macro_rules! promises {
             approvals::a_change_is_saved_only_before_its_deadline,
             approvals::what_is_unknown_is_absent_and_cannot_be_saved,
             approvals::hostile_text_is_kept_as_it_is,
+            arguments::sealed_arguments_are_kept_whole_and_only_with_what_was_created,
+            arguments::the_keys_in_use_are_those_that_something_is_sealed_under,
+            arguments::an_agent_sees_what_its_own_pair_asked_alone,
+            arguments::a_person_sees_one_approval_as_the_domain_says,
             listing::a_person_sees_what_the_domain_says,
             listing::an_overdue_approval_is_listed_as_expired,
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
@@ -160,7 +165,7 @@ impl Fixture {
         request: Option<RequestKey>,
         limits: OpenLimits,
     ) -> Requested {
-        let new = NewApproval { id: approval_id(), question, request, limits };
+        let new = NewApproval { id: approval_id(), question, request, arguments: sealed_arguments(), limits };
         self.store.request(new).await.unwrap().row
     }
 

@@ -5,6 +5,7 @@
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `writes`, `reads`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //!
@@ -16,6 +17,7 @@ mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod sealed;
 mod time;
 mod writer;
 mod writes;
@@ -26,7 +28,7 @@ pub use writer::Statistics;
 
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey,
+    StoreError, StoredKey, Viewer, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -259,6 +261,33 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approval_seen_by(&mut reader, id, viewer)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                sealed::seen_by(&mut transaction, id, viewer).await
+            })
+            .await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self
@@ -333,6 +362,12 @@ impl Store for SqliteStore {
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::keys(&mut reader)).await;
+        finish(reader, outcome)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(sealed::keys_in_use(&mut reader)).await;
         finish(reader, outcome)
     }
 

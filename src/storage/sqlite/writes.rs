@@ -2,6 +2,7 @@
 
 use super::reads::{self, approval_columns};
 use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::sealed;
 use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
@@ -127,7 +128,7 @@ impl Write for Request {
     type Answer = (Requested, Timestamp);
 
     async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
-        let NewApproval { id, question, request, limits } = &self.0;
+        let NewApproval { id, question, request, arguments, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
             let (principal, agent) = (&subject.principal, &subject.agent);
@@ -160,6 +161,7 @@ impl Write for Request {
         }
         let change = Approval::ask(*id, question.clone(), now);
         insert_approval(connection, &change.next).await?;
+        sealed::insert(connection, *id, arguments).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
