@@ -3,12 +3,16 @@
 
 mod health;
 mod incoming;
+mod reload;
 
+pub use reload::Reload;
+
+use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::preview::Previewer;
 use crate::engine::Engine;
-use crate::policy_files::{PolicyLoadError, load_policy};
+use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
 use crate::service::{Doors, EdgeLayer};
@@ -16,6 +20,7 @@ use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use health::Health;
 use incoming::Incoming;
+use reload::Watched;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -88,6 +93,7 @@ pub struct Running {
     health: Health,
     engine: Arc<Engine>,
     grace_period: Duration,
+    reload: Reload,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -95,15 +101,18 @@ pub struct Running {
 /// # Errors
 /// The policy, the database, the secret or a listener; nothing is left running.
 pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
-    let policy = load_policy(&config.policy).map_err(StartError::Policy)?;
+    let Built { policy, catalogs, digest, .. } = Snapshot::read(&config.policy, &CatalogFiles::new()).build();
+    let policy = policy.map_err(StartError::Policy)?;
     for warning in policy.warnings() {
         tracing::warn!("policy: {warning}");
     }
+    let watched = Watched::new(config.policy.clone(), config.policy_settle, catalogs, digest);
+    let callers = SharedCallers::new(config.callers.clone(), Arc::clone(&clock));
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
     let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
     let store: Arc<dyn Store> = Arc::new(store);
-    match serve(config, Arc::new(policy), previewer, Arc::clone(&store)).await {
+    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store)).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -115,6 +124,8 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
 async fn serve(
     config: &Config,
     policy: Arc<crate::domain::policy::Policy>,
+    watched: Watched,
+    callers: SharedCallers,
     previewer: Previewer,
     store: Arc<dyn Store>,
 ) -> Result<Running, StartError> {
@@ -140,9 +151,9 @@ async fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(60)))
         .layer(edge)
         .add_service(health_service.clone())
-        .add_service(doors.agent(&config.callers))
-        .add_service(doors.approver(&config.callers))
-        .add_service(doors.operator(&config.callers));
+        .add_service(doors.agent(&callers))
+        .add_service(doors.approver(&callers))
+        .add_service(doors.operator(&callers));
     if config.reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
@@ -163,10 +174,11 @@ async fn serve(
         health_listener,
         health_service,
         health.clone(),
-        engine.policy().revision().to_owned(),
+        Arc::clone(&engine),
         until(health_ended),
     ));
-    let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
+    let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
+    let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
@@ -183,6 +195,7 @@ async fn serve(
         health,
         engine,
         grace_period: config.grace_period,
+        reload,
     })
 }
 
@@ -220,6 +233,11 @@ impl Running {
     /// The engine behind the doors.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// What reads policy and configuration again while it serves.
+    pub fn reload(&self) -> &Reload {
+        &self.reload
     }
 
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.

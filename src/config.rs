@@ -2,6 +2,7 @@
 //! come from files or the environment, and none is in any error or `Debug`.
 
 mod callers;
+mod changes;
 
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
@@ -34,6 +35,7 @@ struct File {
     listen: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
+    policy_settle: Option<String>,
     reflection: Option<bool>,
     grace_period: Option<String>,
     store: StoreSection,
@@ -131,6 +133,8 @@ pub struct Config {
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
     pub policy: PathBuf,
+    /// For how long the policy's files must hold still before they are loaded.
+    pub policy_settle: Duration,
     /// Whether `grpc.reflection` is served.
     pub reflection: bool,
     /// How long calls in flight may take after a stop was asked for.
@@ -252,6 +256,7 @@ impl Config {
                 }
             },
         };
+        let policy_settle = span("policy_settle", file.policy_settle, Duration::from_millis(300), seconds(60));
         let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
         let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
         let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
@@ -303,6 +308,7 @@ impl Config {
             listen,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
+            policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
             grace_period,
             sqlite,

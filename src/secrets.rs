@@ -201,7 +201,7 @@ impl ServerSecret {
         text.push('\n');
         let mut draft = path.as_os_str().to_owned();
         draft.push(".new");
-        // Whoever starts holds the database's lock, so a draft that is there is one that was given up.
+        // Whoever starts holds the database's lock, and a person makes one secret at a time: a draft that is there was given up.
         let _ = std::fs::remove_file(&draft);
         let written = OpenOptions::new()
             .write(true)

@@ -42,6 +42,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.listen, defaults.listen);
     assert_eq!(config.health_listen, defaults.health_listen);
     assert_eq!(config.policy, defaults.policy);
+    assert_eq!(config.policy_settle, defaults.policy_settle);
     assert_eq!(config.grace_period, defaults.grace_period);
     assert_eq!(config.sqlite.path, defaults.sqlite.path);
     assert_eq!(config.sqlite.readers, defaults.sqlite.readers);

@@ -5,6 +5,7 @@ use super::exit::Exit;
 use super::serve::Settings;
 use super::terminal::{self, safe};
 use crate::auth::{Powers, Role};
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::domain::policy::Policy;
 use crate::policy_files::load_policy;
@@ -150,6 +151,10 @@ fn callers(config: &Config, findings: &mut Findings) {
         if !refused && !config.callers.iter().any(|caller| caller.powers.role() == role) {
             findings.warning(Part::Configuration, format!("callers: none has the role {role}: {without}"));
         }
+    }
+    for caller in config.callers.expired(SystemClock::new().wall()) {
+        let what = format!("callers: {}: its credential has expired: it opens nothing", caller.name);
+        findings.warning(Part::Configuration, what);
     }
     for caller in config.callers.iter() {
         let bounds: &[(&str, bool)] = match &caller.powers {

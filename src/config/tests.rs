@@ -1,4 +1,10 @@
 use super::*;
+use crate::auth::token::TokenHash;
+use crate::auth::{AgentBounds, Caller, NewCaller, Powers};
+use crate::domain::pattern::Pattern;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use std::sync::Arc;
 
 fn load(text: &str) -> Result<Config, ConfigProblems> {
     let (file, unknown) = File::parse(text).map_err(|problem| ConfigProblems(vec![problem]))?;
@@ -113,14 +119,58 @@ fn a_token_file_is_hashed_and_its_content_shown_nowhere() {
         resolve(toml::from_str(&text).unwrap(), &folder, &Overrides::default())
     };
     let config = section("token").unwrap();
-    let caller = config
-        .callers
-        .authenticate(Some(b"Bearer cst_0123456789abcdef0123456789abcdef"), crate::auth::Role::Agent)
-        .unwrap();
-    assert_eq!(caller.name.as_str(), "a");
+    let everyone = || vec![Pattern::new("*")];
+    let bounds = AgentBounds { agents: everyone(), principals: everyone() };
+    let caller = Caller { name: Identifier::parse("a").unwrap(), powers: Powers::Agent(Arc::new(bounds)) };
+    let token = TokenHash::of(b"cst_0123456789abcdef0123456789abcdef");
+    assert!(config.callers.changed(&Callers::new(vec![(token, caller)])).is_empty());
     let refused = section("short").unwrap_err().to_string();
     assert!(refused.contains("at least 24") && !refused.contains("secret-word"), "{refused}");
     assert!(section("absent").unwrap_err().to_string().contains("token_file"));
     assert!(!format!("{config:?}").contains("cst_"));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_credential_ends_at_an_instant_whose_offset_is_said() {
+    let with = |expires: &str| {
+        load(&format!(
+            "[[callers]]\nname = \"ops\"\nrole = \"operator\"\ntoken_sha256 = \"{}\"\nexpires = {expires}\n",
+            hash('a')
+        ))
+    };
+    let ending = |micros: i64| {
+        let caller = Caller { name: Identifier::parse("ops").unwrap(), powers: Powers::Operator };
+        let hash = TokenHash::parse(&hash('a')).unwrap();
+        Callers::expiring(vec![NewCaller { hash, caller, expires: Some(Timestamp::from_micros(micros)) }])
+    };
+    for (text, micros) in [
+        ("\"2027-01-01T00:00:00Z\"", 1_798_761_600_000_000),
+        ("2027-01-01T00:00:00Z", 1_798_761_600_000_000),
+        ("\"2027-01-01T01:00:00+01:00\"", 1_798_761_600_000_000),
+        ("\"2027-01-01T00:00:00.000001Z\"", 1_798_761_600_000_001),
+    ] {
+        assert!(with(text).unwrap().callers.changed(&ending(micros)).is_empty(), "{text}");
+    }
+    for text in
+        ["\"2027-01-01\"", "2027-01-01", "\"2027-01-01T00:00:00\"", "2027-01-01T00:00:00", "\"\"", "1", "\"soon\""]
+    {
+        let problems = with(text).unwrap_err().to_string();
+        assert!(
+            problems.contains("callers[0] (ops): expires: ") && problems.contains("2027-01-01T00:00:00Z"),
+            "{text}: {problems}"
+        );
+    }
+}
+
+#[test]
+fn the_policy_need_not_hold_still_for_ever() {
+    assert_eq!(load("").unwrap().policy_settle, Duration::from_millis(300));
+    assert_eq!(load("policy_settle = \"2s\"").unwrap().policy_settle, Duration::from_secs(2));
+    for text in ["0s", "2m", "soon"] {
+        assert!(
+            load(&format!("policy_settle = \"{text}\"")).unwrap_err().to_string().contains("policy_settle"),
+            "{text}"
+        );
+    }
 }

@@ -52,6 +52,7 @@ use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
 
+mod history;
 mod seeing;
 mod state;
 

@@ -27,6 +27,11 @@ pub const QUORUM: u32 = 32;
 /// Members of all groups together, which bounds check 11 as well.
 pub const GROUP_MEMBERS: usize = 10_000;
 
+/// Problems of a refused policy that an operator is told; the log has all of them.
+pub const RELOAD_PROBLEMS: usize = 20;
+/// A problem is a sentence with a place in front of it.
+pub const RELOAD_PROBLEM_BYTES: usize = 1_000;
+
 /// Remote ids are short; some are URLs.
 pub const REMOTE_REFERENCE_BYTES: usize = 512;
 /// Error codes are words or numbers.

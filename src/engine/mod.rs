@@ -6,6 +6,7 @@ mod arguments;
 mod consume;
 mod error;
 mod executions;
+mod in_force;
 mod listing;
 mod request;
 
@@ -13,6 +14,7 @@ pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use executions::OutcomeReport;
+pub use in_force::{InForce, ReloadStatus};
 pub use listing::{AuditFilter, Listed};
 pub use request::{Asked, Question};
 
@@ -23,9 +25,9 @@ use crate::domain::invocation::Invocation;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
-use crate::domain::time::Timestamp;
 use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
+use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,8 +38,7 @@ const TRIES: usize = 4;
 /// The sidecar's rules over its table.
 pub struct Engine {
     store: Arc<dyn Store>,
-    policy: Arc<Policy>,
-    policy_time: Timestamp,
+    in_force: ArcSwap<InForce>,
     previewer: Previewer,
     keys: Keyring,
     limits: OpenLimits,
@@ -54,7 +55,7 @@ pub struct AgentCaller {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Engine").field("policy", &self.policy.revision()).finish_non_exhaustive()
+        formatter.debug_struct("Engine").field("policy", &self.policy().revision()).finish_non_exhaustive()
     }
 }
 
@@ -67,18 +68,8 @@ impl Engine {
         keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
-        let policy_time = store.estimated_time();
-        Self { store, policy, policy_time, previewer, keys, limits }
-    }
-
-    /// The policy in force.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// When the policy came into force.
-    pub fn policy_time(&self) -> Timestamp {
-        self.policy_time
+        let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
+        Self { store, in_force, previewer, keys, limits }
     }
 
     /// The table.
@@ -86,22 +77,29 @@ impl Engine {
         &self.store
     }
 
-    /// May it run? Changes nothing, and asks nothing of the store.
+    /// May it run under this policy? Changes nothing, and asks nothing of the store. The questions of one call are put to
+    /// one policy, which the call takes when it begins.
     ///
     /// # Errors
     /// The invocation is out of the caller's bounds.
     pub fn evaluate(
         &self,
+        policy: &Policy,
         caller: &AgentCaller,
         invocation: &Invocation,
         explain: bool,
     ) -> Result<PolicyAnswer, EngineError> {
         within(caller, invocation)?;
-        self.ask_policy(invocation, explain)
+        self.answer_of(policy, invocation, explain)
     }
 
-    /// The policy's answer at this moment. Something that panics allows nothing.
+    /// The answer of the policy of this moment.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
+        self.answer_of(&self.in_force.load().policy, invocation, explain)
+    }
+
+    /// A policy's answer. Something that panics allows nothing.
+    fn answer_of(&self, policy: &Policy, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
         let call = PolicyCall {
             principal: &subject.principal,
@@ -114,12 +112,12 @@ impl Engine {
             tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        catch_unwind(AssertUnwindSafe(|| self.policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
+        catch_unwind(AssertUnwindSafe(|| policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
     }
 
     /// A person at the approver's door, with every group that the policy has the person in now.
     pub fn person(&self, id: Identifier, caller: Identifier) -> Person {
-        Person { groups: self.policy.groups().of(&id), id, caller }
+        Person { groups: self.in_force.load().policy.groups().of(&id), id, caller }
     }
 }
 

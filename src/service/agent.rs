@@ -4,6 +4,7 @@ use super::fields::Violations;
 use super::{Doors, agent_caller, errors, render, to_the_end};
 use crate::domain::execution::Outcome;
 use crate::domain::limits;
+use crate::domain::policy::Policy;
 use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
 use crate::proto::agent_service_server::AgentService;
 use crate::proto::{self, batch_evaluate_result};
@@ -17,14 +18,17 @@ use zeroize::Zeroizing;
 impl Doors {
     fn evaluate_one(
         &self,
+        policy: &Policy,
         caller: &AgentCaller,
         request: proto::EvaluateRequest,
     ) -> Result<proto::EvaluateResponse, Status> {
         let mut violations = Violations::default();
         let invocation = violations.invocation(request.invocation, self.arguments_bytes);
         let invocation = violations.and(invocation)?;
-        let answer =
-            self.engine.evaluate(caller, &invocation, request.explain).map_err(|error| errors::status(&error))?;
+        let answer = self
+            .engine
+            .evaluate(policy, caller, &invocation, request.explain)
+            .map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
         Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
     }
@@ -37,7 +41,7 @@ impl AgentService for Doors {
         request: Request<proto::EvaluateRequest>,
     ) -> Result<Response<proto::EvaluateResponse>, Status> {
         let caller = agent_caller(&request)?;
-        self.evaluate_one(&caller, request.into_inner()).map(Response::new)
+        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).map(Response::new)
     }
 
     async fn batch_evaluate(
@@ -52,9 +56,11 @@ impl AgentService for Doors {
                 .add("requests", format!("has {} items; 1 to {} are allowed", requests.len(), limits::BATCH_ITEMS));
         }
         violations.finish()?;
+        // One call, one policy, though another comes into force in the middle of it.
+        let policy = self.engine.policy();
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            let result = match self.evaluate_one(&caller, request) {
+            let result = match self.evaluate_one(&policy, &caller, request) {
                 Ok(response) => batch_evaluate_result::Result::Response(response),
                 Err(status) => batch_evaluate_result::Result::Error(batch_error(&status)),
             };

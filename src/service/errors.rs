@@ -93,6 +93,12 @@ pub(super) fn unauthorised(error: AuthError) -> Status {
             "the bearer token is no caller's: check the token and the `callers` of the configuration",
             Metadata::new(),
         ),
+        AuthError::Expired => refusal(
+            Code::Unauthenticated,
+            "CREDENTIALS_EXPIRED",
+            "the bearer token has expired: use the one that replaced it",
+            Metadata::new(),
+        ),
         AuthError::WrongRole { has, needs } => refusal(
             Code::PermissionDenied,
             "ROLE_NOT_ALLOWED",

@@ -13,7 +13,7 @@ mod sparing;
 pub use edge::EdgeLayer;
 pub(crate) use sparing::Sparing;
 
-use crate::auth::{Caller, Callers, Powers, Role};
+use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
 use crate::domain::approval::Person;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError};
@@ -50,19 +50,19 @@ impl Doors {
     }
 
     /// `AgentService`.
-    pub fn agent(&self, callers: &Callers) -> Guarded<AgentServiceServer<Self>> {
+    pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, Guard::new(callers, Role::Agent))
     }
 
     /// `ApproverService`.
-    pub fn approver(&self, callers: &Callers) -> Guarded<ApproverServiceServer<Self>> {
+    pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, Guard::new(callers, Role::Approver))
     }
 
     /// `OperatorService`.
-    pub fn operator(&self, callers: &Callers) -> Guarded<OperatorServiceServer<Self>> {
+    pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
         InterceptedService::new(service, Guard::new(callers, Role::Operator))
     }
@@ -100,13 +100,13 @@ impl Doors {
 /// that was resolved and not on how a path was spelt.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    callers: Callers,
+    callers: SharedCallers,
     role: Role,
     refusals: Arc<Sparing>,
 }
 
 impl Guard {
-    fn new(callers: &Callers, role: Role) -> Self {
+    fn new(callers: &SharedCallers, role: Role) -> Self {
         Self { callers: callers.clone(), role, refusals: Arc::default() }
     }
 }
@@ -116,21 +116,26 @@ impl tonic::service::Interceptor for Guard {
         let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
         // Two credentials are ambiguous, so they are none.
         let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
-        let caller = self.callers.authenticate(header, self.role).map_err(|error| {
+        let credential = self.callers.authenticate(header, self.role).map_err(|error| {
             if let Some(unsaid) = self.refusals.say() {
                 let peer = request.remote_addr().map_or(String::new(), |peer| peer.to_string());
                 tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
             }
             errors::unauthorised(error)
         })?;
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(credential);
         Ok(request)
     }
 }
 
 /// The caller that the guard found. Without one nothing is answered.
 fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
-    request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(errors::unauthenticated)
+    credential(request).map(|credential| Arc::clone(credential.caller()))
+}
+
+/// The credential that the guard let in: a stream ends when this has [`ended`](Credential::ended).
+fn credential<T>(request: &Request<T>) -> Result<&Credential, Status> {
+    request.extensions().get::<Credential>().ok_or_else(errors::unauthenticated)
 }
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {

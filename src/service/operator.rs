@@ -18,11 +18,12 @@ impl OperatorService for Doors {
         request: Request<proto::GetPolicyRequest>,
     ) -> Result<Response<proto::GetPolicyResponse>, Status> {
         operator_caller(&request)?;
-        let policy = self.engine.policy();
+        let in_force = self.engine.in_force();
+        let policy = &in_force.policy;
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Ok(Response::new(proto::GetPolicyResponse {
             revision: policy.revision().to_owned(),
-            load_time: Some(render::time(self.engine.policy_time())),
+            load_time: Some(render::time(in_force.since)),
             files: policy.files().to_vec(),
             connectors: policy
                 .connectors()
@@ -33,7 +34,8 @@ impl OperatorService for Doors {
                     rules: count(connector.rules),
                 })
                 .collect(),
-            problems: Vec::new(),
+            problems: in_force.reload.problems.clone(),
+            attempt_time: Some(render::time(in_force.reload.last_attempt)),
         }))
     }
 

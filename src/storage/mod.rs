@@ -4,10 +4,13 @@
 //! Backends keep no rule of the domain: where a write depends on one (the state at a time, what an equal question is),
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
+pub mod changes;
 pub mod sqlite;
 
 #[cfg(test)]
 mod conformance;
+
+use changes::Changes;
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
@@ -285,6 +288,15 @@ pub trait Store: Send + Sync + 'static {
         id: ApprovalId,
         viewer: Viewer<'_>,
     ) -> Result<Loaded<Option<WithArguments>>, StoreError>;
+
+    /// These approvals, in any order; those that there are.
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError>;
+
+    /// Which approvals change from now on: who listens first and then reads misses nothing. Each approval that is created
+    /// or whose state or decisions change is told once that is committed, with its version, in the order of the commits.
+    /// What is told is a hint: several changes of one approval may be told as one with the last version, and one may be
+    /// told again. None is lost without [`changes::Told::Lagged`].
+    fn changes(&self) -> Changes;
 
     /// The approvals that a person sees, newest first.
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError>;

@@ -10,6 +10,7 @@ mod fingerprint;
 mod health;
 mod hostile;
 mod migrate;
+mod reload;
 mod secret;
 mod serve;
 mod support;

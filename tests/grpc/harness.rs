@@ -95,6 +95,8 @@ pub struct Sidecar {
     folder: Arc<Folder>,
     policy: String,
     limits: (u32, u32),
+    /// Where the policy is, if the test itself puts it there.
+    watched: Option<PathBuf>,
     running: Option<Running>,
     channel: std::sync::OnceLock<Channel>,
 }
@@ -160,6 +162,24 @@ impl Sidecar {
             folder: Arc::new(Folder::new()),
             policy: policy.to_owned(),
             limits,
+            watched: None,
+            running: None,
+            channel: std::sync::OnceLock::new(),
+        };
+        sidecar.run().await;
+        sidecar
+    }
+
+    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
+    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = Arc::new(Folder::new());
+        prepare(folder.path());
+        let mut sidecar = Self {
+            clock: Arc::new(ManualClock::at(START)),
+            watched: Some(folder.path().join(path)),
+            folder,
+            policy: String::new(),
+            limits: (100, 1_000),
             running: None,
             channel: std::sync::OnceLock::new(),
         };
@@ -174,8 +194,14 @@ impl Sidecar {
     /// Starts it, or finds out why it does not start, under a changed configuration.
     async fn run_with(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), StartError> {
         let folder = self.folder.path();
-        std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap();
         let mut config = config_in(folder);
+        match &self.watched {
+            None => std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap(),
+            Some(path) => {
+                config.policy.clone_from(path);
+                config.policy_settle = Duration::from_millis(20);
+            }
+        }
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
         change(&mut config);

@@ -5,8 +5,8 @@
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &["domain"]),
     ("clock", &["domain"]),
-    ("auth", &["domain"]),
-    ("policy_files", &["domain"]),
+    ("auth", &["auth", "domain", "clock"]),
+    ("policy_files", &["policy_files", "domain"]),
     ("policy_test", &["policy_test", "policy_files", "domain"]),
     ("storage", &["storage", "domain", "clock"]),
     ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
@@ -25,6 +25,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "app",
         &[
             "app",
+            "auth::SharedCallers",
             "clock",
             "config",
             "domain",
@@ -74,7 +75,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
     ("futures_util", &["storage"]),
-    ("tokio", &["storage", "engine", "service", "app", "client", "cli"]),
+    // What is swapped whole under running calls: the policy and the callers.
+    ("arc_swap", &["engine", "auth"]),
+    ("tokio", &["storage", "auth", "engine", "service", "app", "client", "cli"]),
     ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
     ("clap", &["cli"]),
@@ -87,7 +90,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("zeroize", &["auth", "secrets", "config", "engine", "service", "client", "cli"]),
     ("uuid", &["domain", "storage", "engine", "service", "cli"]),
     ("subtle", &["auth", "secrets"]),
-    ("sha2", &["domain", "auth", "secrets", "storage", "engine"]),
+    ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
     ("aes_gcm", &["secrets"]),
@@ -116,7 +119,7 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::fs", &["policy_files", "policy_test", "secrets", "storage", "config", "cli"]),
     ("std::net", &["config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
-    ("std::os", &["secrets", "storage", "cli"]),
+    ("std::os", &["policy_files", "secrets", "storage", "cli"]),
     ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
     ("std::thread", &["domain::policy::expression", "storage", "app", "cli"]),

@@ -5,6 +5,7 @@ pub(super) mod agreement;
 pub(super) mod approvals;
 pub(super) mod arguments;
 pub(super) mod audit;
+pub(super) mod changes;
 pub(super) mod consuming;
 pub(super) mod durability;
 pub(super) mod executions;
@@ -70,6 +71,10 @@ macro_rules! promises {
             arguments::the_keys_in_use_are_those_that_something_is_sealed_under,
             arguments::an_agent_sees_what_its_own_pair_asked_alone,
             arguments::a_person_sees_one_approval_as_the_domain_says,
+            changes::every_change_is_told_once_it_is_committed,
+            changes::what_changes_no_approval_is_not_told,
+            changes::who_listens_and_then_reads_misses_nothing,
+            changes::those_that_there_are_are_read_by_their_ids,
             listing::a_person_sees_what_the_domain_says,
             listing::an_overdue_approval_is_listed_as_expired,
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,

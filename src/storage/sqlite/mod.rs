@@ -26,6 +26,7 @@ pub use open::OpenError;
 pub use schema::SchemaVersions;
 pub use writer::Statistics;
 
+use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
     StoreError, StoredKey, Viewer, WithArguments,
@@ -105,6 +106,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<WriterHandle>>,
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+    feed: Feed,
     schema: SchemaVersions,
 }
 
@@ -129,6 +131,7 @@ impl SqliteStore {
         let presence = Presence::of(&path).map_err(not_readable)?;
         let time = Arc::new(StoreTime::since(newest, options.clock));
         let counters = Arc::new(Counters::default());
+        let feed = Feed::default();
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -142,6 +145,7 @@ impl SqliteStore {
             connection,
             time: Arc::clone(&time),
             counters: Arc::clone(&counters),
+            feed: feed.clone(),
             queue: options.queue.max(1),
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
@@ -155,6 +159,7 @@ impl SqliteStore {
             writer: Mutex::new(Some(writer)),
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
+            feed,
             schema,
         })
     }
@@ -272,6 +277,13 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn arguments_seen_by(
         &self,
         id: ApprovalId,
@@ -286,6 +298,10 @@ impl Store for SqliteStore {
             .await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    fn changes(&self) -> Changes {
+        self.feed.listen()
     }
 
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {

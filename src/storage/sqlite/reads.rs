@@ -153,6 +153,15 @@ pub(super) async fn approval_seen_by(
     row.as_ref().map(rows::approval).transpose()
 }
 
+pub(super) async fn approvals_of(
+    connection: &mut SqliteConnection,
+    ids: &[ApprovalId],
+) -> Result<Vec<Approval>, StoreError> {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
+    rows.iter().map(rows::approval).collect()
+}
+
 pub(super) async fn earlier_request(
     connection: &mut SqliteConnection,
     caller: &Identifier,
@@ -194,9 +203,8 @@ pub(super) async fn approvals(
         }
     }
     let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
-    let ids: Vec<String> = page.iter().rev().take(limit).map(|(_, id)| id.to_string()).collect();
-    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
-    let mut approvals = rows.iter().map(rows::approval).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<ApprovalId> = page.iter().rev().take(limit).map(|(_, id)| *id).collect();
+    let mut approvals = approvals_of(connection, &ids).await?;
     approvals.sort_by_key(|approval| std::cmp::Reverse((approval.create_time, approval.id)));
     Ok(Loaded { row: approvals, now })
 }

@@ -8,6 +8,7 @@ use super::presence::Presence;
 use super::time::StoreTime;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
+use crate::storage::changes::{Feed, Touched};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -27,8 +28,14 @@ pub(super) trait Write: Send + Sync + 'static {
     /// What it answers.
     type Answer: Send + 'static;
 
-    /// Does it, within a transaction. An error undoes everything that it did; an answer does not.
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError>;
+    /// Does it, within a transaction. An error undoes everything that it did; an answer does not. Every approval that it
+    /// writes it notes in `touched`.
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError>;
 }
 
 /// How much was written since the database was opened.
@@ -102,6 +109,7 @@ pub(super) struct WriterSettings<G> {
     pub(super) connection: SqliteConnection,
     pub(super) time: Arc<StoreTime>,
     pub(super) counters: Arc<Counters>,
+    pub(super) feed: Feed,
     pub(super) queue: usize,
     pub(super) acquire_timeout: Duration,
     pub(super) write_timeout: Duration,
@@ -114,7 +122,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
     let (queue, mut waiting) = mpsc::channel(settings.queue);
     let handle =
         WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
-    let WriterSettings { options, connection, time, counters, presence, guard, .. } = settings;
+    let WriterSettings { options, connection, time, counters, feed, presence, guard, .. } = settings;
     let presence = Arc::new(presence);
     let task = tokio::spawn(async move {
         let mut writer = Writer {
@@ -123,6 +131,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
             presence: Arc::clone(&presence),
             time,
             counters,
+            feed: feed.clone(),
         };
         loop {
             let mut batch = Vec::new();
@@ -140,12 +149,14 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
                 Err(error) if error.is_panic() => {
                     tracing::error!("a write panicked; its batch is undone");
                     counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                    feed.missed();
                     Writer {
                         options: options.clone(),
                         connection: None,
                         presence: Arc::clone(&presence),
                         time,
                         counters,
+                        feed: feed.clone(),
                     }
                 }
                 Err(_) => return,
@@ -165,7 +176,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
 #[async_trait]
 trait Waiting: Send {
     /// Runs it and keeps the answer; false if it failed.
-    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool;
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp, touched: &mut Touched) -> bool;
 
     /// Gives the kept answer, or `failure` in its place.
     fn answer(self: Box<Self>, failure: Option<&str>);
@@ -179,9 +190,9 @@ struct Pending<W: Write> {
 
 #[async_trait]
 impl<W: Write> Waiting for Pending<W> {
-    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool {
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp, touched: &mut Touched) -> bool {
         // A write that panics fails alone: what it did is undone, and its neighbours run again without it.
-        let run = AssertUnwindSafe(self.write.run(connection, now)).catch_unwind();
+        let run = AssertUnwindSafe(self.write.run(connection, now, touched)).catch_unwind();
         let answer =
             run.await.unwrap_or_else(|_| Err(StoreError::Inconsistent { cause: "a write panicked".to_owned() }));
         let done = answer.is_ok();
@@ -206,6 +217,7 @@ struct Writer {
     presence: Arc<Presence>,
     time: Arc<StoreTime>,
     counters: Arc<Counters>,
+    feed: Feed,
 }
 
 /// How a transaction over some writes ended.
@@ -272,8 +284,9 @@ impl Writer {
             Err(error) => return (Ended::Broken(error.to_string()), false),
         };
         let mut count: u64 = 0;
+        let mut touched = Touched::default();
         for write in writes {
-            if !write.run(&mut transaction, self.time.now()).await {
+            if !write.run(&mut transaction, self.time.now(), &mut touched).await {
                 // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
                 return (Ended::Undone, transaction.rollback().await.is_ok());
             }
@@ -281,8 +294,11 @@ impl Writer {
         }
         if let Err(error) = transaction.commit().await {
             tracing::error!(%error, "a commit failed");
+            // It may be on the disk all the same.
+            self.feed.missed();
             return (Ended::Broken(error.to_string()), false);
         }
+        self.feed.committed(&touched);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(count, Ordering::Relaxed);
         (Ended::Committed, true)

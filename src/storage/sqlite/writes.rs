@@ -12,6 +12,7 @@ use crate::domain::ids::ApprovalId;
 use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
@@ -65,7 +66,7 @@ const CONSUME: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $19) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING retry_of"
+     AND executions.state = 'succeeded') RETURNING retry_of, version"
 );
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
@@ -112,7 +113,7 @@ pub(super) struct Touch {
 impl Write for Touch {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         if self.for_real {
             query(TOUCH).bind(now.micros()).execute(connection).await?;
         }
@@ -127,7 +128,12 @@ pub(super) struct Request(pub(super) NewApproval);
 impl Write for Request {
     type Answer = (Requested, Timestamp);
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let NewApproval { id, question, request, arguments, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
@@ -141,7 +147,7 @@ impl Write for Request {
         }
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
-                write_approval(connection, &change, same.version, now).await?;
+                write_approval(connection, &change, same.version, now, touched).await?;
             } else {
                 if let Some(key) = request {
                     insert_request_id(connection, key, &same, now).await?;
@@ -160,7 +166,7 @@ impl Write for Request {
             }
         }
         let change = Approval::ask(*id, question.clone(), now);
-        insert_approval(connection, &change.next).await?;
+        insert_approval(connection, &change.next, touched).await?;
         sealed::insert(connection, *id, arguments).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
@@ -180,8 +186,13 @@ pub(super) struct SaveApproval {
 impl Write for SaveApproval {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
-        write_approval(connection, &self.change, self.expected, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
+        write_approval(connection, &self.change, self.expected, now, touched).await
     }
 }
 
@@ -196,7 +207,12 @@ pub(super) struct Consume {
 impl Write for Consume {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let (digest, version) = match self.accepting {
             Accepting::AnyRequirement => (None, None),
             Accepting::Digest(digest) => (Some(digest.to_string()), None),
@@ -212,7 +228,9 @@ impl Write for Consume {
             .fetch_optional(&mut *connection)
             .await?;
         let Some(used) = used else { return Ok(None) };
-        let retried = match rows::retry_of(&used, self.approval)? {
+        let (retry_of, version) = rows::used(&used, self.approval)?;
+        touched.approval(self.approval, version);
+        let retried = match retry_of {
             Some(id) => reads::execution(connection, id).await?,
             None => None,
         };
@@ -234,7 +252,12 @@ pub(super) struct StartExecution(pub(super) Start);
 impl Write for StartExecution {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        _: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
             Some(id) => match reads::execution(connection, id).await? {
@@ -261,7 +284,12 @@ pub(super) struct SaveExecution {
 impl Write for SaveExecution {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        _: &mut Touched,
+    ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
             return Ok(Saved::Conflict);
@@ -288,7 +316,7 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         record(connection, &self.0, now).await
     }
 }
@@ -300,7 +328,7 @@ pub(super) struct AddKey(pub(super) StoredKey);
 impl Write for AddKey {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query(INSERT_KEY)
             .bind(self.0.id.clone())
             .bind(self.0.check.clone())
@@ -342,7 +370,11 @@ async fn is_full(
 }
 
 /// Inserts an approval in whatever state, with its decisions and audience.
-pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+pub(super) async fn insert_approval(
+    connection: &mut SqliteConnection,
+    approval: &Approval,
+    touched: &mut Touched,
+) -> Result<(), StoreError> {
     let statement = query(INSERT_APPROVAL)
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
@@ -350,6 +382,7 @@ pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval:
         .bind(approval.decide_by.micros());
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
+    touched.approval(approval.id, approval.version);
     let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
     let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
     audience.extend(entries.filter_map(|entry| match entry {
@@ -369,6 +402,7 @@ async fn write_approval(
     change: &Change<Approval>,
     expected: u64,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Saved, StoreError> {
     let Change { next, events, valid_before } = change;
     if valid_before.is_some_and(|deadline| now >= deadline) {
@@ -384,6 +418,7 @@ async fn write_approval(
     if updated.rows_affected() == 0 {
         return Ok(Saved::Conflict);
     }
+    touched.approval(next.id, next.version);
     set_audience(connection, next.id, next.state.name()).await?;
     insert_decisions(connection, next).await?;
     record(connection, events, now).await?;

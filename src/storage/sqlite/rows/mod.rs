@@ -195,10 +195,10 @@ pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId),
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
 }
 
-/// Reads the execution that a used approval retries.
-pub(super) fn retry_of(row: &SqliteRow, approval: ApprovalId) -> Result<Option<ExecutionId>, StoreError> {
+/// Reads the execution that a used approval retries, and the approval's version since it was used.
+pub(super) fn used(row: &SqliteRow, approval: ApprovalId) -> Result<(Option<ExecutionId>, u64), StoreError> {
     let fields = Fields { row, table: "approvals", id: approval.to_string() };
-    fields.maybe_parsed("retry_of", ExecutionId::parse)
+    Ok((fields.maybe_parsed("retry_of", ExecutionId::parse)?, fields.count("version")?))
 }
 
 /// Reads a server secret's id and check value.

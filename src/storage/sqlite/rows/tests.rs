@@ -15,6 +15,7 @@ use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -239,7 +240,7 @@ impl Memory {
         self.runtime.block_on(async {
             let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM approvals").execute(&mut *connection).await.unwrap();
-            writes::insert_approval(connection, approval).await.unwrap();
+            writes::insert_approval(connection, approval, &mut Touched::default()).await.unwrap();
             reads::approval(connection, approval.id).await.unwrap().unwrap()
         })
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::approval::{Approval, Commanded};
+use crate::storage::changes::Touched;
 use crate::storage::conformance::{Fixture, id, question, question_about};
 use crate::storage::{SealedArguments, Viewer};
 
@@ -57,7 +58,7 @@ async fn what_was_asked_before_any_were_kept_is_open_without_them_and_its_secret
     let closed = Approval::ask(crate::storage::conformance::approval_id(), question_about("closed"), START).next;
     let Commanded::Changed(cancelled) = closed.cancel(&id("runner"), None, START).unwrap() else { panic!() };
     for approval in [&pending, &cancelled.next] {
-        writes::insert_approval(&mut connection, approval).await.unwrap();
+        writes::insert_approval(&mut connection, approval, &mut Touched::default()).await.unwrap();
     }
     connection.close().await.unwrap();
 

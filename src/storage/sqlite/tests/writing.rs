@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind};
+use crate::storage::changes::{Told, Touched};
 use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, sealed_arguments, start, start_of, subject};
 use sqlx::SqliteConnection;
 
@@ -43,7 +44,7 @@ struct Violating;
 impl Write for Violating {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         writes::record(connection, &[event("of a failing write")], now).await?;
         query("INSERT INTO keys (id, check_value, create_time) VALUES (NULL, 'x', 0)").execute(connection).await?;
         Ok(())
@@ -57,7 +58,7 @@ struct FailingCommit;
 impl Write for FailingCommit {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await?;
         query("INSERT INTO approval_audience VALUES ('nothing', 'person', 'x', 'pending', 0)")
             .execute(connection)
@@ -72,7 +73,7 @@ struct Panicking;
 impl Write for Panicking {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         writes::record(connection, &[event("of a panicking write")], now).await?;
         panic!("on purpose");
     }
@@ -85,7 +86,7 @@ struct Holding(Arc<tokio::sync::Notify>, Arc<tokio::sync::Notify>);
 impl Write for Holding {
     type Answer = ();
 
-    async fn run(&self, _: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, _: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         self.0.notify_one();
         self.1.notified().await;
         Ok(())
@@ -156,6 +157,7 @@ async fn a_batch_is_bounded() {
 async fn a_failing_write_fails_alone() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
+    let mut changes = store.changes();
     let answers = as_one_batch(
         &store,
         (0..30).map(|number| {
@@ -174,6 +176,11 @@ async fn a_failing_write_fails_alone() {
         assert_eq!(answer.is_err(), number % 10 == 5, "{number}: {answer:?}");
     }
     assert_eq!(recorded(&store).await, 27, "nothing is written twice, and nothing of what failed");
+    let mut told = 0;
+    while let Some(Told::Touched(part)) = changes.now() {
+        told += part.len();
+    }
+    assert_eq!(told, 27, "what was undone is not told");
     assert_eq!(store.statistics().undone, 1);
     assert_eq!(store.statistics().reconnects, 0);
 }
@@ -207,6 +214,7 @@ async fn a_failing_commit_is_told_to_everyone_in_it_and_later_writes_recover() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
     store.record(vec![event("before")]).await.unwrap();
+    let mut changes = store.changes();
     let answers = as_one_batch(
         &store,
         (0..10).map(|number| {
@@ -219,6 +227,7 @@ async fn a_failing_commit_is_told_to_everyone_in_it_and_later_writes_recover() {
     .await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Unavailable { .. }))), "{answers:?}");
     assert_eq!(recorded(&store).await, 1);
+    assert_eq!(changes.now(), Some(Told::Lagged), "nobody knows what is on the disk");
     store.record(vec![event("after")]).await.unwrap();
     assert_eq!(recorded(&store).await, 2);
     assert_eq!(store.statistics().reconnects, 1);
@@ -269,7 +278,7 @@ struct Limiting;
 impl Write for Limiting {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query("PRAGMA max_page_count = 200").fetch_one(connection).await?;
         Ok(())
     }
