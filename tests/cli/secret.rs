@@ -91,3 +91,95 @@ fn check_names_every_secret_that_is_wrong() {
     let ran = check(&["--config", "countersign.toml", "--further-secret-files", &many]);
     assert!(ran.out.contains("store.further_secret_files: 16 are more than 15"), "{ran:?}");
 }
+
+/// A `serve` with this folder's configuration: its address, while it runs.
+struct Served {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Served {
+    fn start(folder: &Folder) -> Self {
+        use std::io::BufRead as _;
+        let mut child = Countersign::new(&["serve", "--config", "countersign.toml"]).within(folder).spawn();
+        let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it served");
+            if let Some((_, rest)) = line.split_once(" address=") {
+                break rest.split_whitespace().next().unwrap().to_owned();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Self { child, address }
+    }
+
+    fn ask(&self, folder: &Folder, body: &str) -> (String, String) {
+        let token = std::fs::read_to_string(folder.path("runtime.token")).unwrap();
+        let arguments = format!("{{\"recipient_email\":\"x@rival.example\",\"body\":\"{body}\"}}");
+        crate::support::runtime().block_on(async {
+            let channel = countersign::client::channel_to(&self.address).unwrap();
+            let bearer = countersign::client::Bearer::new(token.trim()).unwrap();
+            let mut agent = countersign::client::agent(channel, bearer);
+            let answer = agent.request_approval(crate::support::question(&arguments, "")).await.unwrap().into_inner();
+            (answer.approval.unwrap().id, answer.consume_token)
+        })
+    }
+
+    fn arguments(&self, folder: &Folder, id: &str) -> Ran {
+        Countersign::new(&["approvals", "show", "--arguments", "--json", id, "--server", &self.address])
+            .arguments(&["--token-file", text(&folder.path("dana.token"))])
+            .run()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_recipe_of_the_readme_replaces_a_secret() {
+    let folder = Folder::new("secret-rotation");
+    folder.write("policy.yaml", std::fs::read(GMAIL).unwrap());
+    for name in ["runtime", "dana"] {
+        let made = run(&["token", "--out", text(&folder.path(&format!("{name}.token")))]);
+        assert_eq!(made.code, 0, "{made:?}");
+    }
+    let configure = |store: &str| {
+        let config = format!(
+            "listen = '127.0.0.1:0'\nhealth_listen = '127.0.0.1:0'\npolicy = 'policy.yaml'\n[store]\n{store}\n\
+             [[callers]]\nname = 'runtime'\nrole = 'agent'\ntoken_file = 'runtime.token'\nagents = ['*']\nprincipals = ['*']\n\
+             [[callers]]\nname = 'dana'\nrole = 'approver'\ntoken_file = 'dana.token'\nprincipal = 'dana'\n"
+        );
+        folder.write("countersign.toml", config);
+    };
+    configure("");
+    let served = Served::start(&folder);
+    let (asked, old_token) = served.ask(&folder, "before");
+    drop(served);
+    let old = key_id(&run(&["secret", "id", text(&folder.path("countersign.db.secret"))]));
+    assert!(old_token.contains(&old), "tokens name the key id");
+
+    let made = Countersign::new(&["secret", "new", "--out", "new.secret"]).within(&folder).run();
+    let new = key_id(&made);
+    configure("secret_file = 'new.secret'\nfurther_secret_files = ['countersign.db.secret']");
+    let checked = Countersign::new(&["check", "--config", "countersign.toml"]).within(&folder).run();
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let served = Served::start(&folder);
+    let (again, token) = served.ask(&folder, "before");
+    assert!(again == asked && token.contains(&new) && !token.contains(&old), "{token}");
+    assert!(served.arguments(&folder, &asked).json()["arguments_json"].as_str().unwrap().contains("before"));
+    served.ask(&folder, "after");
+    drop(served);
+
+    configure("secret_file = 'new.secret'");
+    let ran = Countersign::new(&["serve", "--config", "countersign.toml"]).within(&folder).run();
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.err.contains(&old) && ran.err.contains("further_secret_files") && !ran.err.contains(&new), "{ran:?}");
+    let secret = std::fs::read_to_string(folder.path("countersign.db.secret")).unwrap();
+    assert!(!ran.err.contains(&secret[..16]), "{ran:?}");
+}
