@@ -4,7 +4,7 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -34,6 +34,7 @@ enum Operation {
     ConsumeFacts,
     Execution,
     SaveExecution,
+    Arguments,
     Executions,
     Record,
     Sweep,
@@ -44,7 +45,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -57,6 +58,7 @@ impl Operation {
         Self::ConsumeFacts,
         Self::Execution,
         Self::SaveExecution,
+        Self::Arguments,
         Self::Executions,
         Self::Record,
         Self::Sweep,
@@ -81,6 +83,7 @@ impl Operation {
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
+            Self::Arguments => "arguments",
             Self::Executions => "executions",
             Self::Record => "record",
             Self::Sweep => "sweep",
@@ -213,6 +216,26 @@ impl<S: Store> Store for Metered<S> {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.timed(Operation::Record, self.store.record(events)).await
+    }
+
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
     }
 
     async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
