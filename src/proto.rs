@@ -35,4 +35,7 @@ redacted_debug!(
     AuditRecord,
     ReportOutcomeRequest,
     Execution,
+    Wait,
+    OpenWaitRequest,
+    CloseWaitRequest,
 );

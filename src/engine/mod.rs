@@ -7,12 +7,14 @@ mod error;
 mod executions;
 mod listing;
 mod request;
+mod waits;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use executions::OutcomeReport;
 pub use listing::{AuditFilter, Listed};
 pub use request::{Asked, Question};
+pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;

@@ -34,5 +34,6 @@ mod shutdown;
 mod steps;
 mod story;
 mod tenants;
+mod waits;
 mod wire;
 mod withdraw;

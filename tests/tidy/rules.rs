@@ -15,7 +15,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto"]),
     // The one file in which failures meet gRPC names every failure there is.
-    ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
+    ("service::errors", &["storage::StoreError", "storage::OpenLimit", "storage::RefusedWait"]),
     ("client", &["proto"]),
     ("config", &["config", "auth", "domain"]),
     // Settings are handed to whom they are for.

@@ -63,7 +63,9 @@ pub(in super::super) async fn records_are_listed_newest_first_and_by_what_they_a
         for execution in [None, Some(consumed[0].1.id), Some(consumed[2].1.id)] {
             for principal in [None, Some(id("olga")), Some(id("dana")), Some(id("Olga"))] {
                 for before in [None, Some(all[5].position), Some(all[11].position)] {
-                    let query = AuditQuery { approval, execution, principal: principal.clone(), before, limit: 3 };
+                    let principal = principal.clone();
+                    let query =
+                        AuditQuery { approval, execution, wait: None, principal: principal.clone(), before, limit: 3 };
                     let want: Vec<&AuditRecord> = all
                         .iter()
                         .filter(|record| approval.is_none() || record.event.approval == approval)

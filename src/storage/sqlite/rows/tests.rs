@@ -168,6 +168,9 @@ fn approval() -> impl Strategy<Value = Approval> {
     (uuid(), question(), time(), time(), vec(decision(), 0..4), state(), version).prop_map(
         |(id, question, create_time, decide_by, decisions, state, version)| Approval {
             id: ApprovalId::new(id),
+            ends_by: question
+                .wait
+                .map(|_| state.confirmed().map_or(decide_by, |confirmed| decide_by.max(confirmed.use_by))),
             question,
             create_time,
             decide_by,

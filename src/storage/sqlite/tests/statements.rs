@@ -8,7 +8,7 @@ async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    for statement in reads::ALL.into_iter().chain(writes::ALL) {
+    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(waits::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -43,6 +43,11 @@ async fn the_hot_statements_use_their_index() {
         (reads::ALL.as_slice(), "audit_records_by_approval"),
         (reads::ALL.as_slice(), "audit_records_by_execution"),
         (reads::ALL.as_slice(), "audit_records_by_principal"),
+        (reads::ALL.as_slice(), "audit_records_by_wait"),
+        (waits::ALL.as_slice(), "waits_active (principal=? AND agent=? AND objective_transcript=?)"),
+        (waits::ALL.as_slice(), "COVERING INDEX approvals_by_wait (wait_id=?)"),
+        (waits::ALL.as_slice(), "approvals_open_by_wait (wait_id=? AND open_until>?)"),
+        (waits::ALL.as_slice(), "waits_by_deadline (expire_time<?)"),
         (writes::ALL.as_slice(), "approvals_same_question (requested_by=? AND principal=? AND fingerprint=?"),
         (
             writes::ALL.as_slice(),
