@@ -421,6 +421,7 @@ mod tests {
             }],
             requested_by: text(),
             execution_id: text(),
+            wait_id: text(),
             retry_of: text(),
             state_reason: text(),
             retried: Some(proto::RetriedExecution { execution_id: text(), state: text(), may_do_twice: true }),

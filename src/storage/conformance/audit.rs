@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
+use crate::domain::ids::WaitId;
 use crate::storage::{AuditQuery, StoredKey};
 
 async fn records(fixture: &Fixture, query: AuditQuery) -> Vec<AuditRecord> {
@@ -87,6 +88,7 @@ pub(in super::super) async fn a_record_is_read_back_as_it_was_written(fixture: F
     for kind in AuditKind::ALL {
         let mut event = AuditEvent::about(kind, &subject(), Some(&id("runner")), "DENY");
         event.approval = Some(approval_id());
+        event.wait = Some(WaitId::new(uuid::Uuid::now_v7()));
         event.execution = Some(execution_id());
         event.policy_revision = Some("revision".to_owned());
         event.person = Some(id("kim"));
@@ -96,6 +98,7 @@ pub(in super::super) async fn a_record_is_read_back_as_it_was_written(fixture: F
         (bare.conversation, bare.account) = (None, None);
         bare.labels.clear();
         events.push(bare);
+        events.push(AuditEvent::of(kind, &id("olga"), &id("assistant"), None, "OPEN"));
     }
     fixture.clock.advance(Duration::from_secs(3));
     fixture.store.record(events.clone()).await.unwrap();

@@ -206,7 +206,7 @@ impl Write for ExpireWaits {
     }
 }
 
-async fn by_id(connection: &mut SqliteConnection, id: WaitId) -> Result<Option<Wait>, StoreError> {
+pub(super) async fn by_id(connection: &mut SqliteConnection, id: WaitId) -> Result<Option<Wait>, StoreError> {
     let row = query(WAIT).bind(id.to_string()).fetch_optional(connection).await?;
     row.as_ref().map(rows::wait).transpose()
 }

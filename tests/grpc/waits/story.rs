@@ -133,7 +133,7 @@ async fn a_request_id_stands_for_its_wait_too() {
     let again = sidecar.request_as("runtime", request).await.unwrap();
     assert!(again.existing);
     let approval = again.approval.unwrap();
-    assert_eq!((approval.id, approval.state()), (asked.approval.unwrap().id, ApprovalState::Cancelled));
+    assert_eq!((&approval.id, approval.state()), (&asked.approval.unwrap().id, ApprovalState::Cancelled));
 }
 
 #[tokio::test]
