@@ -51,5 +51,8 @@ pub const APPROVALS_PAGE: u32 = 100;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
 
+/// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
+pub const EVALUATIONS_WAITING: usize = 1_024;
+
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

@@ -2,7 +2,9 @@
 //! that is too large, a method that no service has, a stream that ends with the process. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
 //! would find no reason in them.
 
-use super::errors;
+use super::counting::Counted;
+use super::{errors, trace};
+use crate::metrics::Metrics;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +18,7 @@ use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::{Code, Status};
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 /// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
 const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
@@ -28,13 +31,21 @@ const OURS: &str = "/countersign.v1.";
 pub struct EdgeLayer {
     /// Turns true when the sidecar stops.
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
 impl EdgeLayer {
     /// The layer of a sidecar that stops when `stopped` turns true.
     pub fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { stopped, under_way: Arc::default() }
+        let metrics = Arc::<Metrics>::default();
+        Self { stopped, under_way: metrics.calls.under_way(), metrics }
+    }
+
+    /// The same, counting every call here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { under_way: metrics.calls.under_way(), metrics, ..self }
     }
 
     /// How many calls have begun and have no answer yet.
@@ -63,7 +74,12 @@ impl<S> Layer<S> for EdgeLayer {
     type Service = Edge<S>;
 
     fn layer(&self, inner: S) -> Edge<S> {
-        Edge { inner, stopped: self.stopped.clone(), under_way: Arc::clone(&self.under_way) }
+        Edge {
+            inner,
+            stopped: self.stopped.clone(),
+            metrics: Arc::clone(&self.metrics),
+            under_way: Arc::clone(&self.under_way),
+        }
     }
 }
 
@@ -72,6 +88,7 @@ impl<S> Layer<S> for EdgeLayer {
 pub struct Edge<S> {
     inner: S,
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
@@ -94,27 +111,31 @@ where
         // Our own methods answer once; health and reflection may stream for as long as the process lives.
         let stopped = (!ours).then(|| self.stopped.clone());
         let one = UnderWay::one_of(&self.under_way);
-        let answer = self.inner.call(request);
-        Box::pin(async move {
+        let counted = Counted::begin(&self.metrics, request.uri().path());
+        let span = trace::span(request.headers());
+        // A door refuses a credential before its future is polled.
+        let answer = span.in_scope(|| self.inner.call(request));
+        let answer = async move {
             let _one = one;
-            let answer = match deadline {
-                None => answer.await,
+            let response = match deadline {
+                None => answer.await?,
                 Some(deadline) => tokio::select! {
                     biased;
-                    answer = answer => answer,
+                    answer = answer => answer?,
                     () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
-                        return Ok(errors::deadline_exceeded().into_http());
+                        let passed = errors::deadline_exceeded();
+                        return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
                     }
                 },
             };
-            answer.map(|response| {
-                let response = said_as_ours(response, ours);
-                match stopped {
-                    Some(stopped) => response.map(|body| Body::new(EndsWithTheProcess::new(body, stopped))),
-                    None => response,
-                }
-            })
-        })
+            let (response, status) = said_as_ours(response, ours);
+            let response = match stopped {
+                Some(stopped) => response.map(|body| Body::new(EndsWithTheProcess::new(body, stopped))),
+                None => response,
+            };
+            Ok(counted.answered(response, status.as_ref()))
+        };
+        Box::pin(answer.instrument(span))
     }
 }
 
@@ -137,17 +158,19 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// A refusal without details is the transport's: all of ours have some.
-fn said_as_ours(response: Response<Body>, ours: bool) -> Response<Body> {
-    match Status::from_header_map(response.headers()) {
-        Some(status) if status.details().is_empty() => match status.code() {
-            Code::OutOfRange => errors::message_too_large().into_http(),
-            Code::Internal if ours => errors::message_unreadable().into_http(),
-            Code::Unimplemented => errors::method_unknown(status.message()).into_http(),
-            _ => response,
-        },
-        Some(_) | None => response,
+/// A refusal without details is the transport's: all of ours have some. With the status, where it stands in the head.
+fn said_as_ours(response: Response<Body>, ours: bool) -> (Response<Body>, Option<Status>) {
+    let Some(status) = Status::from_header_map(response.headers()) else { return (response, None) };
+    if !status.details().is_empty() {
+        return (response, Some(status));
     }
+    let said = match status.code() {
+        Code::OutOfRange => errors::message_too_large(),
+        Code::Internal if ours => errors::message_unreadable(),
+        Code::Unimplemented => errors::method_unknown(status.message()),
+        _ => return (response, Some(status)),
+    };
+    (said.clone().into_http(), Some(said))
 }
 
 /// The body of an answer that may have no end of its own: it ends with `UNAVAILABLE` when the sidecar stops, so that no
