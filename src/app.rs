@@ -3,19 +3,34 @@
 
 mod health;
 mod incoming;
+mod observe;
+mod reload;
+pub mod socket;
+mod transport;
 
+pub use incoming::{Incoming, Listener};
+pub use transport::{OwnThread, server};
+
+pub use reload::Reload;
+
+use crate::address::Address;
+use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::Previewer;
-use crate::engine::Engine;
-use crate::policy_files::{PolicyLoadError, load_policy};
+use crate::engine::{Engine, EvaluationAudit};
+use crate::metrics::Metrics;
+use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
+use crate::sweeper::Sweeper;
 use health::Health;
-use incoming::Incoming;
+use reload::Watched;
+use socket::SocketFile;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,15 +39,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 
-/// What one connection may have in flight; a runtime of agents shares one connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
-/// HTTP/2 windows, so that large arguments do not wait for window updates.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Why the sidecar did not start. Each is to be shown to whoever started it, as it is.
 #[derive(Debug)]
@@ -50,10 +59,12 @@ pub enum StartError {
     /// A listener.
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The doors' own thread.
+    Thread(std::io::Error),
     /// The descriptors for reflection.
     Reflection(String),
 }
@@ -67,6 +78,7 @@ impl fmt::Display for StartError {
             Self::Secret(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
+            Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
             Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
         }
     }
@@ -77,7 +89,8 @@ impl std::error::Error for StartError {}
 /// A sidecar that serves.
 #[derive(Debug)]
 pub struct Running {
-    address: SocketAddr,
+    address: Address,
+    socket: Option<SocketFile>,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
     under_way: Arc<AtomicUsize>,
@@ -85,9 +98,16 @@ pub struct Running {
     doors: JoinHandle<Result<(), tonic::transport::Error>>,
     health_listener: JoinHandle<std::io::Result<()>>,
     monitor: JoinHandle<()>,
+    backlog: JoinHandle<()>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
     health: Health,
     engine: Arc<Engine>,
+    sweeper: Arc<Sweeper>,
+    sweeping: JoinHandle<()>,
     grace_period: Duration,
+    reload: Reload,
+    /// Last: state changes that run on it are finished before it ends.
+    _thread: OwnThread,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -95,15 +115,19 @@ pub struct Running {
 /// # Errors
 /// The policy, the database, the secret or a listener; nothing is left running.
 pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
-    let policy = load_policy(&config.policy).map_err(StartError::Policy)?;
+    let Built { policy, catalogs, digest, .. } = Snapshot::read(&config.policy, &CatalogFiles::new()).build();
+    let policy = policy.map_err(StartError::Policy)?;
     for warning in policy.warnings() {
         tracing::warn!("policy: {warning}");
     }
+    let watched = Watched::new(config.policy.clone(), config.policy_settle, catalogs, digest);
+    let callers = SharedCallers::new(config.callers.clone(), Arc::clone(&clock));
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
+    let metrics = observe::metrics().map_err(StartError::Reflection)?;
     let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
-    let store: Arc<dyn Store> = Arc::new(store);
-    match serve(config, Arc::new(policy), previewer, Arc::clone(&store)).await {
+    let store = observe::metered(store, &metrics);
+    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store), metrics).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -115,8 +139,11 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
 async fn serve(
     config: &Config,
     policy: Arc<crate::domain::policy::Policy>,
+    watched: Watched,
+    callers: SharedCallers,
     previewer: Previewer,
     store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
 ) -> Result<Running, StartError> {
     let known = store.keys().await.map_err(StartError::Store)?;
     let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
@@ -127,27 +154,34 @@ async fn serve(
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
-    let listener = listen(config.listen).await?;
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits);
+    let engine = engine.counting(Arc::clone(&metrics));
+    let (engine, evaluation_audit) = match config.audited_evaluations {
+        AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
+        AuditedEvaluations::All => {
+            let audit = Arc::new(EvaluationAudit::start(Arc::clone(&store), Arc::clone(&metrics)));
+            (engine.auditing_evaluations(Arc::clone(&audit)), Some(audit))
+        }
+    };
+    let engine = Arc::new(engine);
+    // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
+    let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
+    let (listener, address, socket) = open_doors_on(&thread, &config.listen, config.socket_mode).await?;
     let health_listener = listen(config.health_listen).await?;
-    let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+    let health_address = local(&health_listener)?;
 
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone());
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
-    let mut router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+    let mut router = server()
         .layer(edge)
         .add_service(health_service.clone())
-        .add_service(doors.agent(&config.callers))
-        .add_service(doors.approver(&config.callers))
-        .add_service(doors.operator(&config.callers));
+        .add_service(doors.agent(&callers))
+        .add_service(doors.approver(&callers))
+        .add_service(doors.operator(&callers));
     if config.reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
@@ -162,22 +196,35 @@ async fn serve(
         router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
         health_service,
         health.clone(),
-        engine.policy().revision().to_owned(),
+        Arc::clone(&engine),
         until(health_ended),
     ));
-    let monitor = tokio::spawn(health.clone().watch_store(store, stopped));
+    let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
+    let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
+    let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
+    let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+    match &address {
+        Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
+            tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+        }
+        Address::Tcp(_) => {}
+        Address::Unix(path) => {
+            for doubt in socket::doubts(path, config.socket_mode) {
+                tracing::warn!("{doubt}");
+            }
+        }
     }
     Ok(Running {
         address,
+        socket,
         health_address,
         stop,
         under_way,
@@ -185,16 +232,22 @@ async fn serve(
         doors,
         health_listener: health_task,
         monitor,
+        backlog,
+        evaluation_audit,
         health,
         engine,
+        sweeper,
+        sweeping,
         grace_period: config.grace_period,
+        reload,
+        _thread: thread,
     })
 }
 
 impl Running {
     /// Where the doors listen.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Address {
+        self.address.clone()
     }
 
     /// Where the plaintext health listener listens.
@@ -207,10 +260,22 @@ impl Running {
         &self.engine
     }
 
+    /// What reads policy and configuration again while it serves.
+    pub fn reload(&self) -> &Reload {
+        &self.reload
+    }
+
+    /// The background work. It goes on by itself; a pass may be run at any time.
+    pub fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
+        // Nobody new finds the way, and who starts in our place finds it free.
+        drop(self.socket);
         self.stop.send_replace(true);
         let mut doors = self.doors;
         let finished = tokio::select! {
@@ -221,8 +286,16 @@ impl Running {
                 false
             }
         };
+        self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
+        self.sweeping.abort();
+        self.backlog.abort();
+        if let Some(audit) = &self.evaluation_audit
+            && tokio::time::timeout(self.grace_period, audit.finish()).await.is_err()
+        {
+            tracing::error!("records of evaluations that waited are lost: the database did not take them");
+        }
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {
@@ -246,13 +319,40 @@ impl Running {
     }
 }
 
+/// What is listened on is served where it was made.
+async fn open_doors_on(
+    thread: &OwnThread,
+    address: &Address,
+    mode: u32,
+) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    let wanted = address.clone();
+    let opened = thread.handle().spawn(async move { open_doors(&wanted, mode).await }).await;
+    opened.unwrap_or_else(|cause| Err(StartError::Listen { address: address.clone(), cause: cause.into() }))
+}
+
+/// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.
+async fn open_doors(address: &Address, mode: u32) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = listen(*address).await?;
+            let address = local(&listener)?.into();
+            Ok((Listener::Tcp(listener), address, None))
+        }
+        Address::Unix(path) => {
+            let opened = socket::listen(path, mode).await;
+            let (listener, file) = opened.map_err(|cause| StartError::Listen { address: address.clone(), cause })?;
+            Ok((Listener::Unix(listener), address.clone(), Some(file)))
+        }
+    }
+}
+
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address, cause })
+    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address: address.into(), cause })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown.into(), cause })
 }
 
 /// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was

@@ -2,17 +2,23 @@
 //! come from files or the environment, and none is in any error or `Debug`.
 
 mod callers;
+mod changes;
+mod listen;
+mod upkeep;
 
+use crate::address::Address;
 use crate::auth::Callers;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::OpenLimits;
 use crate::storage::sqlite::SqliteOptions;
+use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
 const LISTEN: &str = "127.0.0.1:7400";
@@ -30,14 +36,19 @@ const FILE_BYTES: u64 = 1024 * 1024;
 #[serde(default)]
 struct File {
     listen: Option<String>,
+    socket_mode: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
+    policy_settle: Option<String>,
     reflection: Option<bool>,
     grace_period: Option<String>,
     store: StoreSection,
     limits: LimitsSection,
+    sweeper: SweeperSection,
+    retention: RetentionSection,
     preview: PreviewConfig,
     log: LogSection,
+    audit: AuditSection,
     callers: Vec<CallerSection>,
 }
 
@@ -65,6 +76,12 @@ struct LimitsSection {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuditSection {
+    evaluations: Option<String>,
 }
 
 impl File {
@@ -121,11 +138,15 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the doors listen.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
+    pub socket_mode: u32,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
     pub policy: PathBuf,
+    /// For how long the policy's files must hold still before they are loaded.
+    pub policy_settle: Duration,
     /// Whether `grpc.reflection` is served.
     pub reflection: bool,
     /// How long calls in flight may take after a stop was asked for.
@@ -138,12 +159,18 @@ pub struct Config {
     pub arguments_bytes: usize,
     /// How many approvals may be open at once.
     pub open_limits: OpenLimits,
+    /// How long the background work waits between two passes.
+    pub sweep_every: Duration,
+    /// For how long what is over is kept.
+    pub retention: Retention,
     /// What people are shown.
     pub preview: PreviewConfig,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written.
     pub log_filter: String,
+    /// Which evaluations the audit keeps.
+    pub audited_evaluations: AuditedEvaluations,
     /// Who may call.
     pub callers: Callers,
 }
@@ -212,7 +239,9 @@ impl Config {
             (None, Some(path)) => folder.join(path),
             (None, None) => folder.join(default),
         };
-        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let listen =
+            listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
+        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -237,9 +266,11 @@ impl Config {
                 }
             },
         };
+        let policy_settle = span("policy_settle", file.policy_settle, Duration::from_millis(300), seconds(60));
         let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
         let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
         let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
+        let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), seconds(60 * 60));
         let sqlite = SqliteSettings {
             path,
             accept_clock: overrides.accept_clock.or(file.store.accept_clock).unwrap_or(false),
@@ -266,6 +297,7 @@ impl Config {
             crate::domain::canonical::MAX_BYTES,
             &mut problems,
         );
+        let retention = upkeep::resolve(&file.retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -283,20 +315,32 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
+        let audited_evaluations = match file.audit.evaluations.as_deref() {
+            None => AuditedEvaluations::default(),
+            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
+                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
+                AuditedEvaluations::default()
+            }),
+        };
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
+            socket_mode,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
+            policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
             grace_period,
             sqlite,
             secret_file,
             arguments_bytes,
             open_limits,
+            sweep_every,
+            retention,
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers,
         };
         (config, problems)

@@ -3,13 +3,17 @@
 //! A folder is read as container platforms mount configuration: its files may be symbolic links, and names that begin with
 //! a dot (`..data` and the folders behind it) are passed over. Subfolders are not read, but catalogs may stand there.
 
-use crate::domain::policy::{CatalogPath, FILE_BYTES, FILES, Policy, Problem, SourceFile};
+mod snapshot;
+
+pub use snapshot::{Built, CatalogFiles, ContentDigest, Signature, Snapshot, signature};
+
+use crate::domain::policy::{FILE_BYTES, FILES, Policy, Problem};
 use crate::domain::text::is_hidden;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why there is no policy: every problem of every file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,55 +39,59 @@ impl std::error::Error for PolicyLoadError {}
 /// What cannot be read, else every problem of what was read. A folder without any `*.yaml` is an error, and so is one with
 /// a name that only looks like it (`*.yml`, `*.YAML`): it would be passed over, and with it perhaps a rule that denies.
 pub fn load_policy(path: &Path) -> Result<Policy, PolicyLoadError> {
-    let read = if path.is_dir() { read_folder(path) } else { read_file(path).map(|file| vec![file]) };
-    let files = read.map_err(|problems| PolicyLoadError { problems })?;
-    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-    let mut read_catalog =
-        |catalog: &CatalogPath| read_text(&folder.join(&catalog.file)).map_err(|problem| problem.to_string());
-    Policy::load(&files, &mut read_catalog).map_err(|problems| PolicyLoadError { problems })
+    Snapshot::read(path, &CatalogFiles::new()).build().policy
 }
 
-fn read_file(path: &Path) -> Result<SourceFile, Vec<Problem>> {
-    let shown = path.display().to_string();
-    match read_text(path) {
-        Ok(text) => Ok(SourceFile { path: shown, text }),
-        Err(why) => Err(vec![Problem::of_file(&shown, why.to_string())]),
-    }
+/// Which files a policy is, before any of them is read.
+struct Listing {
+    /// The folder that catalogs are relative to.
+    folder: PathBuf,
+    /// The policy's own files, by name.
+    paths: Vec<PathBuf>,
+    /// What is wrong with the folder, whatever its files say.
+    problems: Vec<Problem>,
 }
 
-/// The folder's own files, by name.
-fn read_folder(folder: &Path) -> Result<Vec<SourceFile>, Vec<Problem>> {
-    let problem = |path: &Path, message: String| Problem::of_file(&path.display().to_string(), message);
-    let unreadable = |error: io::Error| vec![problem(folder, Unread::Io(error).to_string())];
-    let mut paths = Vec::new();
-    let mut problems = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) || path.is_dir() {
-            continue;
+impl Listing {
+    fn of(path: &Path) -> Self {
+        if path.is_dir() {
+            return Self::of_folder(path);
         }
-        if path.extension() == Some(OsStr::new("yaml")) {
-            paths.push(path);
-        } else if path.file_name().is_some_and(looks_like_yaml) {
-            problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned()));
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Self { folder, paths: vec![path.to_path_buf()], problems: Vec::new() }
+    }
+
+    fn of_folder(folder: &Path) -> Self {
+        let problem = |path: &Path, message: String| Problem::of_file(&path.display().to_string(), message);
+        let (mut paths, mut problems) = (Vec::new(), Vec::new());
+        let mut sort = |path: PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            let read = path.extension() == Some(OsStr::new("yaml"));
+            // Asked of few: a folder may be full of other things.
+            let counts =
+                !name.as_encoded_bytes().starts_with(b".") && (read || looks_like_yaml(name)) && !path.is_dir();
+            match (counts, read) {
+                (true, true) => paths.push(path),
+                (true, false) => problems.push(problem(&path, "is not read: rename it to end in `.yaml`".to_owned())),
+                (false, _) => {}
+            }
+        };
+        let walked = fs::read_dir(folder)
+            .and_then(|mut entries| entries.try_for_each(|entry| entry.map(|entry| sort(entry.path()))));
+        if let Err(error) = walked {
+            problems.push(problem(folder, Unread::Io(error).to_string()));
         }
-    }
-    if paths.is_empty() && problems.is_empty() {
-        problems.push(problem(folder, "has no `*.yaml`".to_owned()));
-    }
-    if paths.len() > FILES {
-        problems.push(problem(folder, format!("has {} files `*.yaml`; at most {FILES} are read", paths.len())));
-        paths.clear();
-    }
-    paths.sort();
-    let mut files = Vec::new();
-    for path in paths {
-        match read_file(&path) {
-            Ok(file) => files.push(file),
-            Err(mut more) => problems.append(&mut more),
+        if paths.is_empty() && problems.is_empty() {
+            problems.push(problem(folder, "has no `*.yaml`".to_owned()));
         }
+        if paths.len() > FILES {
+            problems.push(problem(folder, format!("has {} files `*.yaml`; at most {FILES} are read", paths.len())));
+            paths.clear();
+        }
+        paths.sort();
+        problems.sort();
+        Self { folder: folder.to_path_buf(), paths, problems }
     }
-    if problems.is_empty() { Ok(files) } else { Err(problems) }
 }
 
 /// Whether a person would take a name for one that ends in `.yaml`: in other letters, with `.yml`, with something after it

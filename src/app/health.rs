@@ -1,6 +1,8 @@
-//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz` and `/readyz`, on a plaintext listener of its own,
+//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz` and `/metrics`, on a plaintext listener of its own,
 //! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::observe;
+use crate::engine::Engine;
 use crate::storage::Store;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -76,11 +78,14 @@ impl Health {
     pub(super) async fn watch_store(self, store: Arc<dyn Store>, mut stopped: watch::Receiver<bool>) {
         let mut last = Instant::now();
         loop {
+            // Once it is lost it is asked on; until then nothing is waited for beyond the moment at which it is.
+            let left = STORE_LOST.checked_sub(last.elapsed()).filter(|left| !left.is_zero()).unwrap_or(ASK_STORE);
             tokio::select! {
-                () = tokio::time::sleep(ASK_STORE) => {}
+                () = tokio::time::sleep(ASK_STORE.min(left)) => {}
                 _ = stopped.changed() => return,
             }
-            let answered = matches!(tokio::time::timeout(ANSWER_STORE, store.time()).await, Ok(Ok(_)));
+            let left = STORE_LOST.checked_sub(last.elapsed()).filter(|left| !left.is_zero()).unwrap_or(ANSWER_STORE);
+            let answered = matches!(tokio::time::timeout(ANSWER_STORE.min(left), store.time()).await, Ok(Ok(_)));
             if answered {
                 last = Instant::now();
             }
@@ -108,7 +113,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     service: HealthServer<HealthService>,
     health: Health,
-    policy_revision: String,
+    engine: Arc<Engine>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let ready = health.ready;
@@ -116,12 +121,18 @@ pub(super) async fn serve(
         .prepare()
         .into_axum_router()
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", observe::page(Arc::clone(engine.metrics())))
         .route(
             "/readyz",
             get(move || {
                 let ready = ready.load(Ordering::SeqCst);
                 let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                let body = format!("{{\"ready\":{ready},\"policy_revision\":\"{policy_revision}\"}}\n");
+                // A sidecar whose newest policy was refused serves on under the last good one: ready, and saying so.
+                let in_force = engine.in_force();
+                let (revision, failed) = (in_force.policy.revision(), in_force.reload.last_failed());
+                let body = format!(
+                    "{{\"ready\":{ready},\"policy_revision\":\"{revision}\",\"policy_reload_failed\":{failed}}}\n"
+                );
                 async move { (status, [("content-type", "application/json")], body) }
             }),
         )

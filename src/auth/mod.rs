@@ -1,9 +1,13 @@
 //! Who calls. A caller has one role, which is one service's door, and explicit bounds. There is no unauthenticated mode.
 
+mod shared;
 pub mod token;
+
+pub use shared::{Credential, SharedCallers};
 
 use crate::domain::pattern::{Pattern, any_matches};
 use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
 use std::fmt;
 use std::sync::Arc;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
@@ -38,7 +42,7 @@ impl fmt::Display for Role {
 }
 
 /// An authenticated client of the sidecar.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Its name, which the audit records.
     pub name: Identifier,
@@ -47,7 +51,7 @@ pub struct Caller {
 }
 
 /// What a caller may do, and for whom.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Powers {
     /// Acts for these agents and principals.
     Agent(Arc<AgentBounds>),
@@ -71,7 +75,7 @@ impl Powers {
 }
 
 /// Which agents and principals a caller may act for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentBounds {
     /// Patterns of agents; none: no agent.
     pub agents: Vec<Pattern>,
@@ -93,6 +97,8 @@ pub enum AuthError {
     Missing,
     /// The credential is nobody's.
     Invalid,
+    /// The credential has expired.
+    Expired,
     /// The caller has another role than the service's.
     WrongRole {
         /// The caller's.
@@ -108,24 +114,57 @@ impl AuthError {
         match self {
             Self::Missing => "CREDENTIALS_MISSING",
             Self::Invalid => "CREDENTIALS_INVALID",
+            Self::Expired => "CREDENTIALS_EXPIRED",
             Self::WrongRole { .. } => "ROLE_NOT_ALLOWED",
         }
     }
 }
 
+/// A caller with its credential, as a configuration has it.
+#[derive(Clone, Debug)]
+pub struct NewCaller {
+    /// The hash of its token.
+    pub hash: TokenHash,
+    /// Who it is.
+    pub caller: Caller,
+    /// From when on the credential opens nothing, by the wall clock; none: it has no end.
+    pub expires: Option<Timestamp>,
+}
+
+/// A caller that is known by its token.
+#[derive(Debug)]
+struct Entry {
+    hash: TokenHash,
+    caller: Arc<Caller>,
+    expires: Option<Timestamp>,
+}
+
+impl Entry {
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+}
+
 /// Every caller of the configuration, by the hash of its token.
 #[derive(Clone, Debug, Default)]
-pub struct Callers(Arc<Vec<(TokenHash, Arc<Caller>)>>);
+pub struct Callers(Arc<Vec<Arc<Entry>>>);
 
 impl Callers {
-    /// The callers of these token hashes.
+    /// The callers of these token hashes, whose credentials have no end.
     pub fn new(callers: Vec<(TokenHash, Caller)>) -> Self {
-        Self(Arc::new(callers.into_iter().map(|(hash, caller)| (hash, Arc::new(caller))).collect()))
+        Self::expiring(callers.into_iter().map(|(hash, caller)| NewCaller { hash, caller, expires: None }).collect())
+    }
+
+    /// These callers.
+    pub fn expiring(callers: Vec<NewCaller>) -> Self {
+        let entry =
+            |new: NewCaller| Arc::new(Entry { hash: new.hash, caller: Arc::new(new.caller), expires: new.expires });
+        Self(Arc::new(callers.into_iter().map(entry).collect()))
     }
 
     /// Every caller, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Caller> {
-        self.0.iter().map(|(_, caller)| caller.as_ref())
+        self.0.iter().map(|entry| entry.caller.as_ref())
     }
 
     /// Whether there is none at all.
@@ -133,25 +172,40 @@ impl Callers {
         self.0.is_empty()
     }
 
-    /// The caller of the `authorization` header `header`, if it has the role `needs`.
-    ///
-    /// # Errors
-    /// There is no credential; it is nobody's; the caller has another role.
-    pub fn authenticate(&self, header: Option<&[u8]>, needs: Role) -> Result<Arc<Caller>, AuthError> {
+    /// Those whose credentials have expired at `now`.
+    pub fn expired(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Caller>> {
+        self.0.iter().filter(move |entry| entry.has_expired(now)).map(|entry| &entry.caller)
+    }
+
+    /// The names of the callers that differ between this and `other`: there in one of them alone, or with another
+    /// credential, other powers or another end.
+    pub fn changed(&self, other: &Self) -> Vec<Identifier> {
+        let without = |one: &Self, other: &Self| -> Vec<Identifier> {
+            let is_there = |entry: &Entry| {
+                other.find(&entry.hash).is_some_and(|it| it.caller == entry.caller && it.expires == entry.expires)
+            };
+            one.0.iter().filter(|entry| !is_there(entry)).map(|entry| entry.caller.name.clone()).collect()
+        };
+        let mut names = [without(self, other), without(other, self)].concat();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The entry of the `authorization` header `header`.
+    fn entry(&self, header: Option<&[u8]>) -> Result<Arc<Entry>, AuthError> {
         let token = header.and_then(bearer).ok_or(AuthError::Missing)?;
-        let caller = self.find(&TokenHash::of(token)).ok_or(AuthError::Invalid)?;
-        let has = caller.powers.role();
-        if has == needs { Ok(caller) } else { Err(AuthError::WrongRole { has, needs }) }
+        self.find(&TokenHash::of(token)).ok_or(AuthError::Invalid)
     }
 
     /// Compares with every caller, always, so that time tells nothing about which or how much of a hash was right.
-    fn find(&self, hash: &TokenHash) -> Option<Arc<Caller>> {
+    fn find(&self, hash: &TokenHash) -> Option<Arc<Entry>> {
         let mut found = u64::MAX;
-        for (index, (known, _)) in (0_u64..).zip(self.0.iter()) {
-            let equal: Choice = known.bytes().ct_eq(hash.bytes());
+        for (index, known) in (0_u64..).zip(self.0.iter()) {
+            let equal: Choice = known.hash.bytes().ct_eq(hash.bytes());
             found = u64::conditional_select(&found, &index, equal);
         }
-        self.0.get(usize::try_from(found).ok()?).map(|(_, caller)| Arc::clone(caller))
+        self.0.get(usize::try_from(found).ok()?).map(Arc::clone)
     }
 }
 
@@ -165,6 +219,7 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::ManualClock;
 
     fn callers() -> Callers {
         let caller = |name: &str, powers| Caller { name: Identifier::parse(name).unwrap(), powers };
@@ -177,7 +232,8 @@ mod tests {
     }
 
     fn name(header: &str, role: Role) -> Result<String, AuthError> {
-        callers().authenticate(Some(header.as_bytes()), role).map(|caller| caller.name.to_string())
+        let shared = SharedCallers::new(callers(), Arc::new(ManualClock::at(Timestamp::from_micros(0))));
+        shared.authenticate(Some(header.as_bytes()), role).map(|credential| credential.caller().name.to_string())
     }
 
     #[test]
@@ -209,8 +265,8 @@ mod tests {
         {
             assert_eq!(name(header, Role::Agent), Err(AuthError::Missing), "{header:?}");
         }
-        assert_eq!(callers().authenticate(None, Role::Agent).err(), Some(AuthError::Missing));
-        assert!(Callers::default().authenticate(Some(b"Bearer x"), Role::Agent).is_err());
+        assert_eq!(callers().entry(None).err(), Some(AuthError::Missing));
+        assert_eq!(Callers::default().entry(Some(b"Bearer x")).err(), Some(AuthError::Invalid));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 mod dev;
 
 use super::exit::Exit;
-use crate::app;
+use crate::app::{self, Reload};
 use crate::clock::SystemClock;
 use crate::config::{Config, Overrides};
+use crate::domain::text::{LineBreaks, neutralise};
 use crate::telemetry;
 use clap::Args;
 use std::io::{self, Write};
@@ -32,7 +33,7 @@ pub(super) struct ServeCommand {
 /// Settings that the environment and flags may override.
 #[derive(Args, Debug, Default)]
 pub(super) struct Settings {
-    /// Where the doors listen [default: 127.0.0.1:7400].
+    /// Where the doors listen: ADDRESS:PORT, or `unix:PATH` for a Unix socket [default: 127.0.0.1:7400].
     #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_LISTEN")]
     listen: Option<String>,
     /// Where the plaintext health listener listens [default: 127.0.0.1:7401].
@@ -85,11 +86,13 @@ pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exi
         if let Some(config) = &command.config {
             writeln!(err, "--dev does not read {}", config.display())?;
         }
-        dev::config(&command.dev_dir, overrides, err).map(|(config, held)| (config, Some(held)))
+        dev::config(&command.dev_dir, overrides.clone(), err).map(|(config, held)| (config, Some(held)))
     } else {
         let config = Config::load(command.config.as_deref(), &overrides);
         config.map(|config| (config, None)).map_err(|problems| problems.to_string())
     };
+    // What --dev made of nothing cannot be read again.
+    let source = (!command.dev).then(|| (command.config.clone(), overrides));
     let (config, _held) = match config {
         Ok(config) => config,
         Err(problems) => {
@@ -102,7 +105,7 @@ pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exi
         return Ok(Exit::Unreachable);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match runtime.block_on(serve(&config)) {
+    match runtime.block_on(serve(&config, source)) {
         Ok(()) => Ok(Exit::Done),
         Err(problem) => {
             writeln!(err, "countersign: {problem}")?;
@@ -111,17 +114,24 @@ pub(super) fn run(command: &ServeCommand, err: &mut dyn Write) -> io::Result<Exi
     }
 }
 
-async fn serve(config: &Config) -> Result<(), String> {
+/// The file and what is said over it, to be read again.
+type Source = (Option<PathBuf>, Overrides);
+
+async fn serve(config: &Config, source: Option<Source>) -> Result<(), String> {
     let hear = |kind| signal(kind).map_err(|cause| format!("cannot listen for signals: {cause}"));
     let (mut terminate, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
     // Unheard, it would end the process.
     let mut hangup = hear(SignalKind::hangup())?;
+    // Heard and not heeded: a file that may not grow further is a full disk, which the store answers for; unheard, the
+    // signal would end the process.
+    let _file_size = hear(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
+    let reload = running.reload().clone();
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            tracing::warn!("SIGHUP: this version reloads nothing; restart to read configuration and policy again");
+            read_again(&reload, source.clone()).await;
         }
     });
-    let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -132,5 +142,25 @@ async fn serve(config: &Config) -> Result<(), String> {
         _ = running.stop() => Ok(()),
         _ = terminate.recv() => Err("stopped at once, with calls in flight".to_owned()),
         _ = interrupt.recv() => Err("stopped at once, with calls in flight".to_owned()),
+    }
+}
+
+/// Reads policy and configuration again. A configuration with a problem changes nothing.
+async fn read_again(reload: &Reload, source: Option<Source>) {
+    reload.policy();
+    let Some((path, overrides)) = source else {
+        tracing::info!("SIGHUP: the policy is read again; --dev has no configuration");
+        return;
+    };
+    tracing::info!("SIGHUP: policy and configuration are read again");
+    match tokio::task::spawn_blocking(move || Config::load(path.as_deref(), &overrides)).await {
+        Ok(Ok(config)) => reload.configuration(&config),
+        Ok(Err(problems)) => {
+            for problem in &problems.0 {
+                tracing::warn!("configuration: {}", neutralise(problem, LineBreaks::Escape).text);
+            }
+            tracing::error!(problems = problems.0.len(), "the configuration is refused: the one in force stays");
+        }
+        Err(_) => tracing::error!("the configuration could not be read: the one in force stays"),
     }
 }

@@ -1,9 +1,10 @@
 //! The callers of a configuration: each has one credential, one role, and explicit bounds.
 
 use crate::auth::token::TokenHash;
-use crate::auth::{AgentBounds, Caller, Callers, Powers};
+use crate::auth::{AgentBounds, Caller, Callers, NewCaller, Powers};
 use crate::domain::pattern::Pattern;
 use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -24,6 +25,7 @@ pub(super) struct CallerSection {
     role: String,
     token_sha256: Option<String>,
     token_file: Option<PathBuf>,
+    expires: Option<toml::Value>,
     agents: Option<Vec<String>>,
     principals: Option<Vec<String>>,
     principal: Option<String>,
@@ -55,11 +57,26 @@ pub(super) fn resolve(sections: Vec<CallerSection>, folder: &Path, problems: &mu
             problems.push(format!("{place}: name: {problem}"));
         }
         let powers = powers(&section, &place, problems);
+        let expires = expires(section.expires.as_ref(), &place, problems);
         if let (Some(hash), Ok(name), Some(powers)) = (hash, name, powers) {
-            callers.push((hash, Caller { name, powers }));
+            callers.push(NewCaller { hash, caller: Caller { name, powers }, expires });
         }
     }
-    Callers::new(callers)
+    Callers::expiring(callers)
+}
+
+/// A credential's end, as a text or as one of TOML's own times.
+fn expires(said: Option<&toml::Value>, place: &str, problems: &mut Vec<String>) -> Option<Timestamp> {
+    let text = match said? {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Datetime(time) => time.to_string(),
+        other => other.type_str().to_owned(),
+    };
+    let expires = Timestamp::parse(&text);
+    if expires.is_none() {
+        problems.push(format!("{place}: expires: {text:?} is no time with an offset, such as `2027-01-01T00:00:00Z`"));
+    }
+    expires
 }
 
 fn credential(section: &CallerSection, folder: &Path, place: &str, problems: &mut Vec<String>) -> Option<TokenHash> {

@@ -1,4 +1,10 @@
 use super::*;
+use crate::auth::token::TokenHash;
+use crate::auth::{AgentBounds, Caller, NewCaller, Powers};
+use crate::domain::pattern::Pattern;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use std::sync::Arc;
 
 fn load(text: &str) -> Result<Config, ConfigProblems> {
     let (file, unknown) = File::parse(text).map_err(|problem| ConfigProblems(vec![problem]))?;
@@ -27,6 +33,53 @@ fn nothing_said_means_the_documented_defaults() {
     assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
     assert_eq!(config.arguments_bytes, 256 * 1024);
     assert!(!config.reflection && !config.sqlite.accept_clock);
+    assert_eq!(config.sweep_every, Duration::from_secs(1));
+    assert_eq!(config.retention, Retention::default());
+}
+
+#[test]
+fn retention_is_a_duration_or_never() {
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 60 * 60));
+    let text = "[retention]\nerase_after = \"1h\"\napprovals = \"never\"\nexecutions = \"2h\"\nwaits = \"never\"\n\
+                audit_records = \"48h\"\n[sweeper]\nevery = \"250ms\"";
+    let config = load(text).unwrap();
+    let said = Retention {
+        erase_after: hours(1),
+        approvals: None,
+        executions: hours(2),
+        waits: None,
+        audit_records: hours(48),
+    };
+    assert_eq!((config.retention, config.sweep_every), (said, Duration::from_millis(250)));
+    let text = "[retention]\nerase_after = \"soon\"\napprovals = \"0s\"\nexecutions = \"999ms\"\nwaits = \"\"\n\
+                audit_records = \"36501d\"\n[sweeper]\nevery = \"0s\"";
+    let problems = load(text).unwrap_err().0.join("\n");
+    for key in
+        ["erase_after: \"soon\"", "approvals: \"0s\"", "executions: \"999ms\"", "waits: \"\"", "records: \"36501d\""]
+    {
+        assert!(problems.contains(key), "{key} in {problems}");
+    }
+    assert!(problems.contains("sweeper.every: \"0s\""), "{problems}");
+}
+
+#[test]
+fn what_is_deleted_is_erased_first() {
+    for (erase, approvals, holds) in [
+        ("1d", "1d", true),
+        ("1d", "never", true),
+        ("never", "never", true),
+        ("25h", "1d", false),
+        ("never", "90d", false),
+    ] {
+        let text = format!("[retention]\nerase_after = \"{erase}\"\napprovals = \"{approvals}\"");
+        match load(&text) {
+            Ok(_) => assert!(holds, "{erase} {approvals}"),
+            Err(problems) => {
+                assert!(!holds && problems.0.len() == 1, "{problems}");
+                assert!(problems.0[0].starts_with("retention.erase_after: "), "{problems}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -113,14 +166,58 @@ fn a_token_file_is_hashed_and_its_content_shown_nowhere() {
         resolve(toml::from_str(&text).unwrap(), &folder, &Overrides::default())
     };
     let config = section("token").unwrap();
-    let caller = config
-        .callers
-        .authenticate(Some(b"Bearer cst_0123456789abcdef0123456789abcdef"), crate::auth::Role::Agent)
-        .unwrap();
-    assert_eq!(caller.name.as_str(), "a");
+    let everyone = || vec![Pattern::new("*")];
+    let bounds = AgentBounds { agents: everyone(), principals: everyone() };
+    let caller = Caller { name: Identifier::parse("a").unwrap(), powers: Powers::Agent(Arc::new(bounds)) };
+    let token = TokenHash::of(b"cst_0123456789abcdef0123456789abcdef");
+    assert!(config.callers.changed(&Callers::new(vec![(token, caller)])).is_empty());
     let refused = section("short").unwrap_err().to_string();
     assert!(refused.contains("at least 24") && !refused.contains("secret-word"), "{refused}");
     assert!(section("absent").unwrap_err().to_string().contains("token_file"));
     assert!(!format!("{config:?}").contains("cst_"));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_credential_ends_at_an_instant_whose_offset_is_said() {
+    let with = |expires: &str| {
+        load(&format!(
+            "[[callers]]\nname = \"ops\"\nrole = \"operator\"\ntoken_sha256 = \"{}\"\nexpires = {expires}\n",
+            hash('a')
+        ))
+    };
+    let ending = |micros: i64| {
+        let caller = Caller { name: Identifier::parse("ops").unwrap(), powers: Powers::Operator };
+        let hash = TokenHash::parse(&hash('a')).unwrap();
+        Callers::expiring(vec![NewCaller { hash, caller, expires: Some(Timestamp::from_micros(micros)) }])
+    };
+    for (text, micros) in [
+        ("\"2027-01-01T00:00:00Z\"", 1_798_761_600_000_000),
+        ("2027-01-01T00:00:00Z", 1_798_761_600_000_000),
+        ("\"2027-01-01T01:00:00+01:00\"", 1_798_761_600_000_000),
+        ("\"2027-01-01T00:00:00.000001Z\"", 1_798_761_600_000_001),
+    ] {
+        assert!(with(text).unwrap().callers.changed(&ending(micros)).is_empty(), "{text}");
+    }
+    for text in
+        ["\"2027-01-01\"", "2027-01-01", "\"2027-01-01T00:00:00\"", "2027-01-01T00:00:00", "\"\"", "1", "\"soon\""]
+    {
+        let problems = with(text).unwrap_err().to_string();
+        assert!(
+            problems.contains("callers[0] (ops): expires: ") && problems.contains("2027-01-01T00:00:00Z"),
+            "{text}: {problems}"
+        );
+    }
+}
+
+#[test]
+fn the_policy_need_not_hold_still_for_ever() {
+    assert_eq!(load("").unwrap().policy_settle, Duration::from_millis(300));
+    assert_eq!(load("policy_settle = \"2s\"").unwrap().policy_settle, Duration::from_secs(2));
+    for text in ["0s", "2m", "soon"] {
+        assert!(
+            load(&format!("policy_settle = \"{text}\"")).unwrap_err().to_string().contains("policy_settle"),
+            "{text}"
+        );
+    }
 }

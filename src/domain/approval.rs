@@ -53,6 +53,7 @@ use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
 
+mod history;
 mod retried;
 mod state;
 

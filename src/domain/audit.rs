@@ -42,8 +42,12 @@ pub enum AuditKind {
     ConsumeReplayed,
     /// An outcome was reported.
     ExecutionReported,
+    /// Nobody reported in time.
+    ExecutionTimedOut,
     /// A report was refused.
     ReportRefused,
+    /// The policy was asked, and answered. Only where evaluations are audited.
+    EvaluationDecided,
     /// An agent stopped.
     WaitOpened,
     /// An agent that had gone on stopped again.
@@ -66,7 +70,7 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -82,7 +86,9 @@ impl AuditKind {
         Self::ConsumeRefused,
         Self::ConsumeReplayed,
         Self::ExecutionReported,
+        Self::ExecutionTimedOut,
         Self::ReportRefused,
+        Self::EvaluationDecided,
         Self::WaitOpened,
         Self::WaitReopened,
         Self::WaitUpdated,
@@ -113,6 +119,8 @@ impl AuditKind {
             Self::CancelRefused => "cancel.refused",
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
+            Self::ExecutionTimedOut => "execution.timed_out",
+            Self::EvaluationDecided => "evaluation.decided",
             Self::WaitOpened => "wait.opened",
             Self::WaitReopened => "wait.reopened",
             Self::WaitUpdated => "wait.updated",
@@ -134,6 +142,31 @@ impl AuditKind {
 impl fmt::Display for AuditKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+/// Which evaluations the audit keeps. Whatever it says, they are counted in the metrics, and what starts an execution is a
+/// record by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditedEvaluations {
+    /// Those that act: what starts an execution, which is a record in any case.
+    #[default]
+    Acting,
+    /// Every one.
+    All,
+    /// None.
+    None,
+}
+
+impl AuditedEvaluations {
+    /// What is meant by that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "acting" => Some(Self::Acting),
+            "all" => Some(Self::All),
+            "none" => Some(Self::None),
+            _ => None,
+        }
     }
 }
 
@@ -172,7 +205,7 @@ pub struct AuditEvent {
     pub decision: String,
     /// The stable reason.
     pub reason: Option<String>,
-    /// What the person or the caller said about it, neutralised: never a reason of ours.
+    /// What the person or the caller said about it, neutralised: never a reason of ours. Of an evaluation, its id.
     pub note: Option<String>,
     /// The labels of the invocation.
     pub labels: BTreeMap<String, String>,

@@ -18,6 +18,11 @@ impl Timestamp {
         self.0
     }
 
+    /// Reads an instant as RFC 3339 writes it, with any offset from UTC, to the microsecond below. None if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse::<jiff::Timestamp>().ok().map(|instant| Self(instant.as_microsecond()))
+    }
+
     /// The instant `span` later, at the latest the last one that there is.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {

@@ -4,17 +4,23 @@
 mod approvals;
 mod consume;
 mod error;
+mod evaluations;
 mod executions;
+mod in_force;
 mod listing;
 mod request;
 mod waits;
+mod watching;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
+pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
-pub use listing::{AuditFilter, Listed};
+pub use in_force::{InForce, ReloadStatus};
+pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
 pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
+pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
@@ -23,9 +29,10 @@ use crate::domain::invocation::Invocation;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
-use crate::domain::time::Timestamp;
+use crate::metrics::Metrics;
 use crate::secrets::Keys;
 use crate::storage::{OpenLimits, Store};
+use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,11 +43,13 @@ const TRIES: usize = 4;
 /// The sidecar's rules over its table.
 pub struct Engine {
     store: Arc<dyn Store>,
-    policy: Arc<Policy>,
-    policy_time: Timestamp,
+    in_force: ArcSwap<InForce>,
     previewer: Previewer,
     keys: Keys,
     limits: OpenLimits,
+    metrics: Arc<Metrics>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -54,7 +63,7 @@ pub struct AgentCaller {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Engine").field("policy", &self.policy.revision()).finish_non_exhaustive()
+        formatter.debug_struct("Engine").field("policy", &self.policy().revision()).finish_non_exhaustive()
     }
 }
 
@@ -67,18 +76,36 @@ impl Engine {
         keys: Keys,
         limits: OpenLimits,
     ) -> Self {
-        let policy_time = store.estimated_time();
-        Self { store, policy, policy_time, previewer, keys, limits }
+        let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
+        Self {
+            store,
+            in_force,
+            previewer,
+            keys,
+            limits,
+            watching: Arc::default(),
+            metrics: Arc::default(),
+            evaluation_audit: None,
+        }
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
+    /// The same, counting here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        let in_force = self.in_force();
+        metrics.policy.loaded(in_force.policy.revision(), in_force.reload.last_success);
+        Self { metrics, ..self }
     }
 
-    /// When the policy came into force.
-    pub fn policy_time(&self) -> Timestamp {
-        self.policy_time
+    /// The same, leaving a record of every evaluation here.
+    #[must_use]
+    pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
+        Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The table.
@@ -86,22 +113,13 @@ impl Engine {
         &self.store
     }
 
-    /// May it run? Changes nothing, and asks nothing of the store.
-    ///
-    /// # Errors
-    /// The invocation is out of the caller's bounds.
-    pub fn evaluate(
-        &self,
-        caller: &AgentCaller,
-        invocation: &Invocation,
-        explain: bool,
-    ) -> Result<PolicyAnswer, EngineError> {
-        within(caller, invocation)?;
-        self.ask_policy(invocation, explain)
+    /// The answer of the policy of this moment.
+    fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
+        self.answer_of(&self.in_force.load().policy, invocation, explain)
     }
 
-    /// The policy's answer at this moment. Something that panics allows nothing.
-    fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
+    /// A policy's answer. Something that panics allows nothing.
+    fn answer_of(&self, policy: &Policy, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
         let call = PolicyCall {
             principal: &subject.principal,
@@ -114,12 +132,12 @@ impl Engine {
             tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        catch_unwind(AssertUnwindSafe(|| self.policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
+        catch_unwind(AssertUnwindSafe(|| policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
     }
 
     /// A person at the approver's door, with every group that the policy has the person in now.
     pub fn person(&self, id: Identifier, caller: Identifier) -> Person {
-        Person { groups: self.policy.groups().of(&id), id, caller }
+        Person { groups: self.in_force.load().policy.groups().of(&id), id, caller }
     }
 }
 

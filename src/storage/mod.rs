@@ -4,25 +4,30 @@
 //! Backends keep no rule of the domain: where a write depends on one (the state at a time, what an equal question is),
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
+pub mod changes;
+pub mod metered;
 pub mod sqlite;
+mod sweep;
 mod waits;
 
 #[cfg(test)]
 mod conformance;
 
+pub use sweep::{Retention, Sweep, Swept};
 pub use waits::{OpenedWait, RefusedWait, ResumedWait, WaitRecord, Waited};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
-use crate::domain::execution::{Execution, Start};
+use crate::domain::execution::{Execution, ExecutionStateName, Start};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
+use changes::Changes;
 use std::fmt;
 
 /// Rows, with the store's time when they were read.
@@ -183,6 +188,54 @@ pub struct ApprovalQuery {
     pub limit: u32,
 }
 
+/// Which executions to list. What is none or empty wants all.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutionQuery {
+    /// Only those of this principal.
+    pub principal: Option<Identifier>,
+    /// Only those of this agent.
+    pub agent: Option<Identifier>,
+    /// Only those of this connector.
+    pub connector: Option<Identifier>,
+    /// Only those in one of these states at the store's time.
+    pub states: Vec<ExecutionStateName>,
+    /// Only the one that this approval started.
+    pub approval: Option<ApprovalId>,
+    /// Only those that started at this instant or later.
+    pub started_from: Option<Timestamp>,
+    /// Only those that started before this instant.
+    pub started_before: Option<Timestamp>,
+    /// Only those older than this (start, then id): how far the page before has looked.
+    pub before: Option<(Timestamp, ExecutionId)>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl ExecutionQuery {
+    /// Whether it wants this execution, as the store's time is `now`.
+    pub fn wants(&self, execution: &Execution, now: Timestamp) -> bool {
+        let subject = &execution.subject;
+        let is = |wanted: &Option<Identifier>, it: &Identifier| wanted.as_ref().is_none_or(|wanted| wanted == it);
+        is(&self.principal, &subject.principal)
+            && is(&self.agent, &subject.agent)
+            && is(&self.connector, &subject.connector)
+            && (self.states.is_empty() || self.states.contains(&execution.clone().as_of(now).state.name()))
+            && self.approval.is_none_or(|wanted| execution.approval == Some(wanted))
+            && self.started_from.is_none_or(|from| execution.start_time >= from)
+            && self.started_before.is_none_or(|bound| execution.start_time < bound)
+            && self.before.is_none_or(|before| (execution.start_time, execution.id) < before)
+    }
+}
+
+/// A page of executions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionPage {
+    /// Newest first, as they stand in the table.
+    pub executions: Vec<Execution>,
+    /// Where the looking ended before there was a full page, if it did: there may be more before that.
+    pub looked_until: Option<(Timestamp, ExecutionId)>,
+}
+
 /// Which audit records to read.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
@@ -198,6 +251,20 @@ pub struct AuditQuery {
     pub before: Option<i64>,
     /// How many at most.
     pub limit: u32,
+}
+
+/// What waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Approvals that are pending at the store's time; no more than [`Backlog::MOST`] are counted.
+    pub pending: u64,
+    /// When the oldest of them was asked; none if none is pending.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Backlog {
+    /// More than people will ever get through; what is beyond is not worth the reading.
+    pub const MOST: u64 = 100_000;
 }
 
 /// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
@@ -238,6 +305,15 @@ pub trait Store: Send + Sync + 'static {
     /// One approval.
     async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError>;
 
+    /// These approvals, in any order; those that there are.
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError>;
+
+    /// Which approvals change from now on: who listens first and then reads misses nothing. Each approval that is created
+    /// or whose state or decisions change is told once that is committed, with its version, in the order of the commits.
+    /// What is told is a hint: several changes of one approval may be told as one with the last version, and one may be
+    /// told again. None is lost without [`changes::Told::Lagged`].
+    fn changes(&self) -> Changes;
+
     /// The approvals that a person sees, newest first.
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError>;
 
@@ -267,6 +343,10 @@ pub trait Store: Send + Sync + 'static {
     /// One execution.
     async fn execution(&self, id: ExecutionId) -> Result<Loaded<Option<Execution>>, StoreError>;
 
+    /// Executions, newest first. It looks at a bounded number of them, so that whatever is wanted costs no more than a page:
+    /// a page may be short, or empty, and yet not the last.
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError>;
+
     /// Saves a changed execution and its audit records, under the same conditions as [`Store::save_approval`].
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError>;
 
@@ -294,15 +374,18 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError>;
 
-    /// Expires at most `limit` waits whose time is over, longest overdue first, with all of their approvals that are still
-    /// in the table as open, in one transaction. Answers how many it expired: fewer than `limit` means that none is left.
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError>;
-
     /// Writes audit records that go with no other change: refusals.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
 
     /// Audit records, newest first.
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
+
+    /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
+
+    /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
+    /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -88,7 +88,7 @@ fn what_is_hardly_meant_is_a_warning_and_valid() {
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
     folder.write(
         "sidecar.toml",
-        format!("listen = '0.0.0.0:7400'\n[[callers]]\nname = 'runtime'\nrole = 'agent'\ntoken_sha256 = '{HASH}'\n"),
+        format!("listen = '0.0.0.0:7400'\n[[callers]]\nname = 'runtime'\nrole = 'agent'\ntoken_sha256 = '{HASH}'\nexpires = 2020-01-01T00:00:00Z\n"),
     );
     let ran = check(&folder, &["--config", "sidecar.toml", "--policy", "policy.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -98,8 +98,9 @@ fn what_is_hardly_meant_is_a_warning_and_valid() {
         "callers: none has the role operator",
         "callers: runtime: agents is empty",
         "callers: runtime: principals is empty",
+        "callers: runtime: its credential has expired",
         "warning: secret: countersign.db.secret: others than its owner may read it (mode 644)",
-        "valid: 0 problems, 6 warnings",
+        "valid: 0 problems, 7 warnings",
     ] {
         assert!(ran.out.contains(says), "{says} in\n{}", ran.out);
     }

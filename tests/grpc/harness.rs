@@ -6,6 +6,7 @@ use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
 use countersign::clock::ManualClock;
 use countersign::config::{Config, Overrides};
+use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::pattern::Pattern;
 use countersign::domain::text::Identifier;
 use countersign::domain::time::Timestamp;
@@ -16,6 +17,7 @@ use countersign::proto::{
     Approval, AuditRecord, ConsumeRequest, ConsumeResponse, DecideRequest, Invocation, ListAuditRecordsRequest,
     Objective, RequestApprovalRequest, RequestApprovalResponse, Verdict,
 };
+use countersign::sweeper::Report;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,6 +97,9 @@ pub struct Sidecar {
     folder: Arc<Folder>,
     policy: String,
     limits: (u32, u32),
+    evaluations: AuditedEvaluations,
+    /// Where the policy is, if the test itself puts it there.
+    watched: Option<PathBuf>,
     running: Option<Running>,
     channel: std::sync::OnceLock<Channel>,
 }
@@ -142,6 +147,8 @@ pub fn config_in(folder: &Path) -> Config {
     };
     let mut config = Config::load(None, &overrides).unwrap();
     config.callers = callers();
+    // A test says when: see `Sidecar::sweep`.
+    config.sweep_every = Duration::from_secs(60 * 60);
     config
 }
 
@@ -154,12 +161,41 @@ impl Sidecar {
         Self::with(policy, (100, 1_000)).await
     }
 
+    /// One that audits these evaluations.
+    pub async fn auditing(evaluations: AuditedEvaluations) -> Self {
+        Self::of(POLICY, (100, 1_000), evaluations).await
+    }
+
     pub async fn with(policy: &str, limits: (u32, u32)) -> Self {
+        Self::of(policy, limits, AuditedEvaluations::default()).await
+    }
+
+    async fn of(policy: &str, limits: (u32, u32), evaluations: AuditedEvaluations) -> Self {
         let mut sidecar = Self {
             clock: Arc::new(ManualClock::at(START)),
             folder: Arc::new(Folder::new()),
             policy: policy.to_owned(),
             limits,
+            evaluations,
+            watched: None,
+            running: None,
+            channel: std::sync::OnceLock::new(),
+        };
+        sidecar.run().await;
+        sidecar
+    }
+
+    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
+    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = Arc::new(Folder::new());
+        prepare(folder.path());
+        let mut sidecar = Self {
+            clock: Arc::new(ManualClock::at(START)),
+            watched: Some(folder.path().join(path)),
+            folder,
+            policy: String::new(),
+            limits: (100, 1_000),
+            evaluations: AuditedEvaluations::default(),
             running: None,
             channel: std::sync::OnceLock::new(),
         };
@@ -169,10 +205,17 @@ impl Sidecar {
 
     async fn run(&mut self) {
         let folder = self.folder.path();
-        std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap();
         let mut config = config_in(folder);
+        match &self.watched {
+            None => std::fs::write(folder.join("policy.yaml"), &self.policy).unwrap(),
+            Some(path) => {
+                config.policy.clone_from(path);
+                config.policy_settle = Duration::from_millis(20);
+            }
+        }
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
+        config.audited_evaluations = self.evaluations;
         let clock = Arc::<ManualClock>::clone(&self.clock);
         self.running = Some(app::start(&config, clock).await.unwrap());
         self.channel = std::sync::OnceLock::new();
@@ -230,6 +273,22 @@ impl Sidecar {
 
     pub fn operator(&self) -> OperatorServiceClient<Authenticated> {
         client::operator(self.channel(), Bearer::new(&token("ops")).unwrap())
+    }
+
+    /// Runs the background work until nothing is left for it; what it did.
+    pub async fn sweep(&self) -> Report {
+        let mut total = Report::default();
+        loop {
+            let report = self.running().sweeper().pass().await.unwrap();
+            total.expired += report.expired;
+            total.timed_out += report.timed_out;
+            total.erased += report.erased;
+            total.deleted += report.deleted;
+            total.lag = total.lag.max(report.lag);
+            if !report.more {
+                return total;
+            }
+        }
     }
 
     pub fn advance(&self, span: Duration) {

@@ -14,6 +14,7 @@ async fn the_policy_in_force_is_told_with_its_files_numbers_and_time() {
     let told = policy(&sidecar).await;
     assert_eq!(told.revision.len(), 64);
     assert_eq!(micros(&told.load_time), START.micros());
+    assert_eq!(micros(&told.attempt_time), START.micros());
     assert_eq!(told.files.len(), 1);
     assert!(told.files[0].ends_with("policy.yaml"));
     assert!(told.problems.is_empty());

@@ -3,6 +3,8 @@
 
 use crate::harness::{token as harness_token, *};
 use crate::steps::*;
+use countersign::auth::SharedCallers;
+use countersign::clock::ManualClock;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::*;
 use countersign::service::{Doors, EdgeLayer};
@@ -234,7 +236,8 @@ async fn a_deadline_that_passes_while_the_table_waits_is_told_as_one_and_loses_n
     let (approval, token) = sidecar.approved(email()).await;
     // The door itself, without the client's own clock before it.
     let (_stop, stopped) = tokio::sync::watch::channel(false);
-    let door = Doors::new(Arc::clone(sidecar.running().engine()), 1 << 18).agent(&callers());
+    let callers = SharedCallers::new(callers(), Arc::<ManualClock>::clone(&sidecar.clock));
+    let door = Doors::new(Arc::clone(sidecar.running().engine()), 1 << 18).agent(&callers);
     let door = EdgeLayer::new(stopped).layer(tonic::service::Routes::new(door).prepare());
     let mut agent = AgentServiceClient::new(door);
     let authorised = |request: ConsumeRequest| {

@@ -4,6 +4,8 @@
 pub(super) mod agreement;
 pub(super) mod approvals;
 pub(super) mod audit;
+pub(super) mod backlog;
+pub(super) mod changes;
 pub(super) mod consuming;
 pub(super) mod durability;
 pub(super) mod executions;
@@ -11,6 +13,7 @@ pub(super) mod listing;
 mod random;
 pub(super) mod requests;
 mod samples;
+pub(super) mod sweeping;
 pub(super) mod waits;
 
 use super::{Accepting, NewApproval, OpenLimits, RequestKey, Requested, Saved, Store};
@@ -66,11 +69,18 @@ macro_rules! promises {
             approvals::a_change_is_saved_only_before_its_deadline,
             approvals::what_is_unknown_is_absent_and_cannot_be_saved,
             approvals::hostile_text_is_kept_as_it_is,
+            changes::every_change_is_told_once_it_is_committed,
+            changes::what_changes_no_approval_is_not_told,
+            changes::what_is_swept_is_told_as_one_by_one,
+            changes::who_listens_and_then_reads_misses_nothing,
+            changes::those_that_there_are_are_read_by_their_ids,
             listing::a_person_sees_what_the_domain_says,
             listing::an_overdue_approval_is_listed_as_expired,
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
             listing::who_decided_through_a_group_sees_it_after_leaving,
             listing::a_name_is_compared_by_its_bytes,
+            backlog::the_backlog_is_what_waits_for_people_and_nothing_else,
+            backlog::an_overdue_question_waits_for_nobody,
             consuming::of_a_hundred_attempts_one_consumes,
             consuming::one_attempt_from_fifty_tasks_starts_once,
             consuming::each_binding_alone_keeps_the_gate_shut,
@@ -89,6 +99,7 @@ macro_rules! promises {
             executions::every_outcome_is_read_back_as_it_was_saved,
             executions::a_stale_version_settles_nothing,
             executions::an_outcome_is_saved_only_before_its_deadline,
+            executions::a_list_has_what_is_wanted_newest_first,
             waits::a_wait_is_read_back_as_it_was_saved,
             waits::one_wait_of_a_principal_agent_and_transcript_is_active,
             waits::a_hundred_simultaneous_openings_make_one_wait,
@@ -105,6 +116,15 @@ macro_rules! promises {
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,
             audit::keys_are_noted_once,
+            sweeping::expiring_writes_what_the_domain_says,
+            sweeping::timing_out_writes_what_the_domain_says,
+            sweeping::sweeping_twice_is_sweeping_once,
+            sweeping::a_sweep_deals_with_what_has_waited_longest_and_no_more_than_it_may,
+            sweeping::what_is_erased_keeps_everything_but_what_it_showed,
+            sweeping::what_is_erased_is_deleted_in_its_time,
+            sweeping::an_execution_is_kept_while_it_is_retried_or_under_way,
+            sweeping::audit_records_are_deleted_in_their_order_and_their_time,
+            sweeping::sweeping_and_consuming_and_deciding_never_both,
             durability::nothing_acknowledged_is_lost,
             durability::a_write_outlives_its_caller,
             durability::an_acknowledged_write_is_seen_by_every_read,

@@ -4,19 +4,22 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`: the statements
-//! - `waits`: those of waits
+//! - `writes`, `reads`, `listing`, `sweeps`, `waits`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
+//! - `seeding`: for measurements alone
 //!
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod listing;
 mod open;
 mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod seeding;
+mod sweeps;
 mod time;
 mod waits;
 mod writer;
@@ -24,11 +27,15 @@ mod writes;
 
 pub use open::OpenError;
 pub use schema::SchemaVersions;
+#[doc(hidden)]
+pub use seeding::{ApprovalCopy, BareConnection};
 pub use writer::Statistics;
 
+use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, OpenedWait, Requested,
-    ResumedWait, Saved, Store, StoreError, StoredKey, WaitRecord, Waited,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, WaitRecord,
+    Waited,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -106,6 +113,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<WriterHandle>>,
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
+    feed: Feed,
     schema: SchemaVersions,
 }
 
@@ -130,6 +138,7 @@ impl SqliteStore {
         let presence = Presence::of(&path).map_err(not_readable)?;
         let time = Arc::new(StoreTime::since(newest, options.clock));
         let counters = Arc::new(Counters::default());
+        let feed = Feed::default();
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -143,6 +152,7 @@ impl SqliteStore {
             connection,
             time: Arc::clone(&time),
             counters: Arc::clone(&counters),
+            feed: feed.clone(),
             queue: options.queue.max(1),
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
@@ -156,6 +166,7 @@ impl SqliteStore {
             writer: Mutex::new(Some(writer)),
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
+            feed,
             schema,
         })
     }
@@ -262,6 +273,17 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    fn changes(&self) -> Changes {
+        self.feed.listen()
+    }
+
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self
@@ -315,6 +337,17 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                listing::executions(&mut transaction, &query, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         self.write(writes::SaveExecution { change, expected }).await
     }
@@ -351,10 +384,6 @@ impl Store for SqliteStore {
         self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
     }
 
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
-        self.write(waits::ExpireWaits { limit }).await
-    }
-
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         if events.is_empty() {
             return Ok(());
@@ -367,6 +396,21 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::audit_records(&mut reader, &query)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.write(sweeps::SweepStep { step, limit }).await
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                reads::backlog(&mut transaction, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

@@ -10,7 +10,7 @@ use crate::domain::execution::Execution;
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, StoreError, StoredKey};
+use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey};
 use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ macro_rules! select_audit {
     };
 }
 
-pub(super) use approval_columns;
+pub(super) use {approval_columns, execution_columns};
 
 /// Touches the database, and in a transaction fixes what is seen in it.
 pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
@@ -66,17 +66,25 @@ const EARLIER: &str = concat!(
     "request_ids.approval_id AS approval_id FROM request_ids \
      WHERE caller = $1 AND principal = $2 AND agent = $3 AND request_id = $4"
 );
-/// One page of what one person or group sees, of one state that does not change with time.
-const AUDIENCE_FINAL: &str = "SELECT create_time, approval_id FROM approval_audience
+/// One page of what one person or group sees that stands in the table as one state, newest first, whatever its deadline.
+const AUDIENCE_NEWEST: &str = "SELECT create_time, approval_id FROM approval_audience
     WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
     ORDER BY create_time DESC, approval_id DESC LIMIT $6";
-/// The same of pending or approved ones, whose deadline says what they are at the store's time.
-const AUDIENCE_OPEN: &str = "SELECT audience.create_time AS create_time, audience.approval_id AS approval_id
-    FROM approval_audience audience CROSS JOIN approvals ON approvals.id = audience.approval_id
-    WHERE audience.kind = $1 AND audience.name = $2 AND audience.state = $3
-        AND (audience.create_time, audience.approval_id) < ($4, $5)
-        AND approvals.open_until BETWEEN $7 AND $8
-    ORDER BY audience.create_time DESC, audience.approval_id DESC LIMIT $6";
+/// The same of what has its deadline within these two: steps over what has not.
+const AUDIENCE_DUE: &str = "SELECT create_time, approval_id FROM approval_audience INDEXED BY approval_audience_newest
+    WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
+        AND open_until BETWEEN $7 AND $8
+    ORDER BY create_time DESC, approval_id DESC LIMIT $6";
+/// The same of few: looks at nothing else, and sorts them.
+const AUDIENCE_DUE_FEW: &str =
+    "SELECT create_time, approval_id FROM approval_audience INDEXED BY approval_audience_by_deadline
+    WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
+        AND open_until BETWEEN $7 AND $8
+    ORDER BY create_time DESC, approval_id DESC LIMIT $6";
+/// Whether they are few.
+const COUNT_AUDIENCE_DUE: &str = "SELECT count(*) FROM (
+    SELECT 1 FROM approval_audience INDEXED BY approval_audience_by_deadline
+    WHERE kind = $1 AND name = $2 AND state = $3 AND open_until BETWEEN $4 AND $5 LIMIT $6)";
 const EXECUTION: &str = concat!("SELECT ", execution_columns!(), " FROM executions WHERE id = $1");
 const ATTEMPT: &str = concat!(
     "SELECT ",
@@ -100,17 +108,26 @@ const AUDIT_OF_PRINCIPAL: &str = select_audit!(
     "($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND ($3 IS NULL OR wait_id = $3) \
      AND principal = $4"
 );
+/// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
+const BACKLOG: &str = "SELECT count(*) AS pending, min(create_time) AS oldest FROM
+    (SELECT create_time, open_until FROM approvals INDEXED BY approvals_pending
+    WHERE state = 'pending' ORDER BY create_time LIMIT $2) WHERE open_until > $1";
 const KEYS: &str = "SELECT id, check_value FROM keys ORDER BY create_time, id";
+
+/// Entries of an audience that are sorted rather than sought among all others, newest first.
+const FEW: i64 = 1_000;
 
 /// Every statement of this file, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 15] = [
+pub(super) const ALL: [&str; 18] = [
     SNAPSHOT,
     APPROVAL,
     APPROVALS,
     EARLIER,
-    AUDIENCE_FINAL,
-    AUDIENCE_OPEN,
+    AUDIENCE_NEWEST,
+    AUDIENCE_DUE,
+    AUDIENCE_DUE_FEW,
+    COUNT_AUDIENCE_DUE,
     EXECUTION,
     ATTEMPT,
     AUDIT,
@@ -118,6 +135,7 @@ pub(super) const ALL: [&str; 15] = [
     AUDIT_OF_EXECUTION,
     AUDIT_OF_WAIT,
     AUDIT_OF_PRINCIPAL,
+    BACKLOG,
     KEYS,
     super::open::NEWEST,
 ];
@@ -133,6 +151,15 @@ pub(super) async fn approval(
 ) -> Result<Option<Approval>, StoreError> {
     let row = query(APPROVAL).bind(id.to_string()).fetch_optional(connection).await?;
     row.as_ref().map(rows::approval).transpose()
+}
+
+pub(super) async fn approvals_of(
+    connection: &mut SqliteConnection,
+    ids: &[ApprovalId],
+) -> Result<Vec<Approval>, StoreError> {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
+    rows.iter().map(rows::approval).collect()
 }
 
 pub(super) async fn earlier_request(
@@ -176,9 +203,8 @@ pub(super) async fn approvals(
         }
     }
     let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
-    let ids: Vec<String> = page.iter().rev().take(limit).map(|(_, id)| id.to_string()).collect();
-    let rows = query(APPROVALS).bind(rows::list(&ids)).fetch_all(connection).await?;
-    let mut approvals = rows.iter().map(rows::approval).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<ApprovalId> = page.iter().rev().take(limit).map(|(_, id)| *id).collect();
+    let mut approvals = approvals_of(connection, &ids).await?;
     approvals.sort_by_key(|approval| std::cmp::Reverse((approval.create_time, approval.id)));
     Ok(Loaded { row: approvals, now })
 }
@@ -204,7 +230,23 @@ async fn audience_page(
         Some((time, id)) => (time.micros(), id.to_string()),
         None => (i64::MAX, String::new()),
     };
-    let statement = query(if deadlines.is_some() { AUDIENCE_OPEN } else { AUDIENCE_FINAL })
+    let statement = match deadlines {
+        None => AUDIENCE_NEWEST,
+        Some((from, to)) => {
+            let few: i64 = query(COUNT_AUDIENCE_DUE)
+                .bind(kind)
+                .bind(rows::text(name))
+                .bind(state.as_str())
+                .bind(from)
+                .bind(to)
+                .bind(FEW)
+                .fetch_one(&mut *connection)
+                .await?
+                .try_get(0)?;
+            if few < FEW { AUDIENCE_DUE_FEW } else { AUDIENCE_DUE }
+        }
+    };
+    let statement = query(statement)
         .bind(kind)
         .bind(rows::text(name))
         .bind(state.as_str())
@@ -284,6 +326,21 @@ pub(super) async fn audit_records(
         .fetch_all(connection)
         .await?;
     rows.iter().map(rows::audit_record).collect()
+}
+
+pub(super) async fn backlog(
+    connection: &mut SqliteConnection,
+    time: &StoreTime,
+) -> Result<Loaded<Backlog>, StoreError> {
+    // The time is read after what is seen is fixed, so that no row in it is of later.
+    touch(connection).await?;
+    let now = time.now();
+    let most = i64::try_from(Backlog::MOST).unwrap_or(i64::MAX);
+    let row = query(BACKLOG).bind(now.micros()).bind(most).fetch_one(connection).await?;
+    let pending: i64 = row.try_get("pending")?;
+    let oldest: Option<i64> = row.try_get("oldest")?;
+    let row = Backlog { pending: u64::try_from(pending).unwrap_or(0), oldest: oldest.map(Timestamp::from_micros) };
+    Ok(Loaded { row, now })
 }
 
 pub(super) async fn keys(connection: &mut SqliteConnection) -> Result<Vec<StoredKey>, StoreError> {

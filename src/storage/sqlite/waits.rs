@@ -13,6 +13,7 @@ use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opened, Opening, Resumed, Resuming, Wait, WaitChange, Withdrawal};
+use crate::storage::changes::Touched;
 use crate::storage::{Loaded, OpenedWait, RefusedWait, Requested, ResumedWait, Saved, StoreError, WaitRecord, Waited};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
@@ -70,10 +71,12 @@ pub(super) async fn room(
     connection: &mut SqliteConnection,
     question: &Question,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Result<Option<Timestamp>, Requested>, StoreError> {
     let Some(id) = question.wait else { return Ok(Ok(None)) };
     let subject = &question.subject;
-    let wait = current(connection, id, now).await?.filter(|wait| wait.is_of(&subject.principal, &subject.agent));
+    let wait =
+        current(connection, id, now, touched).await?.filter(|wait| wait.is_of(&subject.principal, &subject.agent));
     let Some(wait) = wait else { return Ok(Err(Requested::WaitUnknown)) };
     Ok(match wait.accepts(subject, now) {
         Ok(ends_by) => Ok(Some(ends_by)),
@@ -88,7 +91,12 @@ pub(super) struct OpenWait(pub(super) Opening);
 impl Write for OpenWait {
     type Answer = Loaded<Waited<OpenedWait>>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let opening = &self.0;
         let active = query(ACTIVE_WAIT)
             .bind(rows::text(&opening.principal))
@@ -100,14 +108,14 @@ impl Write for OpenWait {
         let (wait, existing) = match (opening.against(active.as_ref(), now), active) {
             (Ok(Opened::AsItWas), Some(active)) => (active, true),
             (Ok(Opened::Changed(change)), Some(active)) => {
-                write_wait(connection, &change, active.version, now).await?;
+                write_wait(connection, &change, active.version, now, touched).await?;
                 (change.change.next, true)
             }
             (Ok(Opened::Made { instead_of, wait }), active) => {
                 if let (Some(first), Some(active)) = (instead_of, active) {
-                    write_wait(connection, &first, active.version, now).await?;
+                    write_wait(connection, &first, active.version, now, touched).await?;
                 }
-                insert_wait(connection, &wait, now).await?;
+                insert_wait(connection, &wait, now, touched).await?;
                 (wait.next, false)
             }
             (Err(refusal), Some(wait)) => {
@@ -131,14 +139,21 @@ pub(super) struct ResumeWait {
 impl Write for ResumeWait {
     type Answer = Loaded<Option<Waited<ResumedWait>>>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
-        let Some(wait) = current(connection, self.id, now).await? else { return Ok(Loaded { row: None, now }) };
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
+        let Some(wait) = current(connection, self.id, now, touched).await? else {
+            return Ok(Loaded { row: None, now });
+        };
         let pending = pending(connection, self.id, now).await?;
         let (wait, replayed) = match wait.resume(&self.resuming, pending, now) {
             Ok(Resumed::Replayed) => (wait, true),
             Ok(Resumed::Changed(change)) => {
                 let change = WaitChange { change: *change, withdrawal: None };
-                write_wait(connection, &change, wait.version, now).await?;
+                write_wait(connection, &change, wait.version, now, touched).await?;
                 (change.change.next, false)
             }
             Err(refusal) => {
@@ -165,12 +180,19 @@ pub(super) struct CloseWait {
 impl Write for CloseWait {
     type Answer = Loaded<Option<Waited<WaitRecord>>>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
-        let Some(wait) = current(connection, self.id, now).await? else { return Ok(Loaded { row: None, now }) };
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
+        let Some(wait) = current(connection, self.id, now, touched).await? else {
+            return Ok(Loaded { row: None, now });
+        };
         let wait = match wait.close(&self.caller, self.reason.as_deref(), now) {
             Ok(None) => wait,
             Ok(Some(change)) => {
-                write_wait(connection, &change, wait.version, now).await?;
+                write_wait(connection, &change, wait.version, now, touched).await?;
                 change.change.next
             }
             Err(refusal) => {
@@ -182,28 +204,25 @@ impl Write for CloseWait {
     }
 }
 
-/// See `Store::expire_waits`.
-pub(super) struct ExpireWaits {
-    pub(super) limit: u32,
-}
-
-#[async_trait]
-impl Write for ExpireWaits {
-    type Answer = u32;
-
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<u32, StoreError> {
-        let overdue =
-            query(OVERDUE_WAITS).bind(now.micros()).bind(i64::from(self.limit)).fetch_all(&mut *connection).await?;
-        let mut expired = 0;
-        for row in &overdue {
-            let id = rows::wait_id(row)?;
-            let wait = by_id(connection, id).await?.ok_or_else(|| corrupt(id))?;
-            let change = wait.expired(now).ok_or_else(|| corrupt(id))?;
-            write_wait(connection, &change, wait.version, now).await?;
-            expired += 1;
-        }
-        Ok(expired)
+/// Expires at most `limit` waits whose time is over, longest overdue first, with all of their approvals that still stand in
+/// the table as open: how many, and when the first of them was over.
+pub(super) async fn expire(
+    connection: &mut SqliteConnection,
+    limit: u32,
+    now: Timestamp,
+    touched: &mut Touched,
+) -> Result<(u32, Option<Timestamp>), StoreError> {
+    let overdue = query(OVERDUE_WAITS).bind(now.micros()).bind(i64::from(limit)).fetch_all(&mut *connection).await?;
+    let (mut expired, mut first) = (0, None);
+    for row in &overdue {
+        let id = rows::wait_id(row)?;
+        let wait = by_id(connection, id).await?.ok_or_else(|| corrupt(id))?;
+        let change = wait.expired(now).ok_or_else(|| corrupt(id))?;
+        write_wait(connection, &change, wait.version, now, touched).await?;
+        first = first.or(Some(wait.expire_time));
+        expired += 1;
     }
+    Ok((expired, first))
 }
 
 pub(super) async fn by_id(connection: &mut SqliteConnection, id: WaitId) -> Result<Option<Wait>, StoreError> {
@@ -212,10 +231,15 @@ pub(super) async fn by_id(connection: &mut SqliteConnection, id: WaitId) -> Resu
 }
 
 /// A wait that is written down as expired first, if its time is over.
-async fn current(connection: &mut SqliteConnection, id: WaitId, now: Timestamp) -> Result<Option<Wait>, StoreError> {
+async fn current(
+    connection: &mut SqliteConnection,
+    id: WaitId,
+    now: Timestamp,
+    touched: &mut Touched,
+) -> Result<Option<Wait>, StoreError> {
     let Some(wait) = by_id(connection, id).await? else { return Ok(None) };
     let Some(change) = wait.expired(now) else { return Ok(Some(wait)) };
-    write_wait(connection, &change, wait.version, now).await?;
+    write_wait(connection, &change, wait.version, now, touched).await?;
     Ok(Some(change.change.next))
 }
 
@@ -242,9 +266,10 @@ pub(super) async fn insert_wait(
     connection: &mut SqliteConnection,
     change: &Change<Wait>,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     rows::bind_wait(query(INSERT_WAIT), &change.next).execute(&mut *connection).await?;
-    writes::record(connection, &change.events, now).await
+    writes::record(connection, &change.events, now, touched).await
 }
 
 /// Saves a changed wait, withdraws its approvals where the change says so, and writes the audit.
@@ -253,6 +278,7 @@ async fn write_wait(
     change: &WaitChange,
     expected: u64,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     let Change { next, events, .. } = &change.change;
     let updated = WaitColumns::of(&next.state)
@@ -265,9 +291,9 @@ async fn write_wait(
         // It was read in this very transaction.
         return Err(corrupt(next.id));
     }
-    writes::record(connection, events, now).await?;
+    writes::record(connection, events, now, touched).await?;
     match &change.withdrawal {
-        Some(withdrawal) => withdraw(connection, withdrawal, now).await,
+        Some(withdrawal) => withdraw(connection, withdrawal, now, touched).await,
         None => Ok(()),
     }
 }
@@ -276,12 +302,13 @@ async fn withdraw(
     connection: &mut SqliteConnection,
     withdrawal: &Withdrawal,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     let open = query(OPEN_OF_WAIT).bind(withdrawal.wait.to_string()).fetch_all(&mut *connection).await?;
     for row in &open {
         let approval: Approval = rows::approval(row)?;
         let Some(change) = withdrawal.of(&approval, now) else { continue };
-        if writes::write_approval(connection, &change, approval.version, now).await? == Saved::Conflict {
+        if writes::write_approval(connection, &change, approval.version, now, touched).await? == Saved::Conflict {
             return Err(StoreError::Corrupt { table: "approvals", id: approval.id.to_string() });
         }
     }

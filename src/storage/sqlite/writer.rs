@@ -6,8 +6,10 @@
 
 use super::presence::Presence;
 use super::time::StoreTime;
+use crate::domain::audit::AuditKind;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
+use crate::storage::changes::{Feed, Touched};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -27,12 +29,18 @@ pub(super) trait Write: Send + Sync + 'static {
     /// What it answers.
     type Answer: Send + 'static;
 
-    /// Does it, within a transaction. An error undoes everything that it did; an answer does not.
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError>;
+    /// Does it, within a transaction. An error undoes everything that it did; an answer does not. Every approval that it
+    /// writes it notes in `touched`.
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError>;
 }
 
 /// How much was written since the database was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Writes that were committed.
     pub writes: u64,
@@ -42,16 +50,32 @@ pub struct Statistics {
     pub undone: u64,
     /// Times that the writer's connection was given up.
     pub reconnects: u64,
+    /// Audit records that were committed, by kind.
+    pub records: Vec<(AuditKind, u64)>,
 }
 
 /// The same, counting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counters {
     writes: AtomicU64,
     commits: AtomicU64,
     undone: AtomicU64,
     reconnects: AtomicU64,
+    records: [AtomicU64; AuditKind::ALL.len()],
     failing: AtomicBool,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            writes: AtomicU64::default(),
+            commits: AtomicU64::default(),
+            undone: AtomicU64::default(),
+            reconnects: AtomicU64::default(),
+            records: std::array::from_fn(|_| AtomicU64::default()),
+            failing: AtomicBool::default(),
+        }
+    }
 }
 
 impl Counters {
@@ -66,6 +90,22 @@ impl Counters {
             commits: self.commits.load(Ordering::Relaxed),
             undone: self.undone.load(Ordering::Relaxed),
             reconnects: self.reconnects.load(Ordering::Relaxed),
+            records: AuditKind::ALL
+                .into_iter()
+                .zip(self.records.iter().map(|count| count.load(Ordering::Relaxed)))
+                .collect(),
+        }
+    }
+
+    /// A transaction of so many writes was committed.
+    fn committed(&self, writes: u64, touched: &Touched) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes, Ordering::Relaxed);
+        for kind in touched.records() {
+            let place = AuditKind::ALL.iter().position(|known| known == kind);
+            if let Some(count) = place.and_then(|place| self.records.get(place)) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -102,6 +142,7 @@ pub(super) struct WriterSettings<G> {
     pub(super) connection: SqliteConnection,
     pub(super) time: Arc<StoreTime>,
     pub(super) counters: Arc<Counters>,
+    pub(super) feed: Feed,
     pub(super) queue: usize,
     pub(super) acquire_timeout: Duration,
     pub(super) write_timeout: Duration,
@@ -114,7 +155,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
     let (queue, mut waiting) = mpsc::channel(settings.queue);
     let handle =
         WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
-    let WriterSettings { options, connection, time, counters, presence, guard, .. } = settings;
+    let WriterSettings { options, connection, time, counters, feed, presence, guard, .. } = settings;
     let presence = Arc::new(presence);
     let task = tokio::spawn(async move {
         let mut writer = Writer {
@@ -123,6 +164,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
             presence: Arc::clone(&presence),
             time,
             counters,
+            feed: feed.clone(),
         };
         loop {
             let mut batch = Vec::new();
@@ -140,12 +182,14 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
                 Err(error) if error.is_panic() => {
                     tracing::error!("a write panicked; its batch is undone");
                     counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                    feed.missed();
                     Writer {
                         options: options.clone(),
                         connection: None,
                         presence: Arc::clone(&presence),
                         time,
                         counters,
+                        feed: feed.clone(),
                     }
                 }
                 Err(_) => return,
@@ -165,7 +209,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
 #[async_trait]
 trait Waiting: Send {
     /// Runs it and keeps the answer; false if it failed.
-    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool;
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp, touched: &mut Touched) -> bool;
 
     /// Gives the kept answer, or `failure` in its place.
     fn answer(self: Box<Self>, failure: Option<&str>);
@@ -179,9 +223,9 @@ struct Pending<W: Write> {
 
 #[async_trait]
 impl<W: Write> Waiting for Pending<W> {
-    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp) -> bool {
+    async fn run(&mut self, connection: &mut SqliteConnection, now: Timestamp, touched: &mut Touched) -> bool {
         // A write that panics fails alone: what it did is undone, and its neighbours run again without it.
-        let run = AssertUnwindSafe(self.write.run(connection, now)).catch_unwind();
+        let run = AssertUnwindSafe(self.write.run(connection, now, touched)).catch_unwind();
         let answer =
             run.await.unwrap_or_else(|_| Err(StoreError::Inconsistent { cause: "a write panicked".to_owned() }));
         let done = answer.is_ok();
@@ -206,6 +250,7 @@ struct Writer {
     presence: Arc<Presence>,
     time: Arc<StoreTime>,
     counters: Arc<Counters>,
+    feed: Feed,
 }
 
 /// How a transaction over some writes ended.
@@ -272,8 +317,9 @@ impl Writer {
             Err(error) => return (Ended::Broken(error.to_string()), false),
         };
         let mut count: u64 = 0;
+        let mut touched = Touched::default();
         for write in writes {
-            if !write.run(&mut transaction, self.time.now()).await {
+            if !write.run(&mut transaction, self.time.now(), &mut touched).await {
                 // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
                 return (Ended::Undone, transaction.rollback().await.is_ok());
             }
@@ -281,10 +327,12 @@ impl Writer {
         }
         if let Err(error) = transaction.commit().await {
             tracing::error!(%error, "a commit failed");
+            // It may be on the disk all the same.
+            self.feed.missed();
             return (Ended::Broken(error.to_string()), false);
         }
-        self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.writes.fetch_add(count, Ordering::Relaxed);
+        self.feed.committed(&touched);
+        self.counters.committed(count, &touched);
         (Ended::Committed, true)
     }
 }

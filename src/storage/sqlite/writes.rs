@@ -12,6 +12,7 @@ use crate::domain::ids::ApprovalId;
 use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
 use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
@@ -49,9 +50,10 @@ const COUNT_DECISIONS: &str = "SELECT count(*) FROM approval_decisions WHERE app
 const INSERT_DECISION: &str = "INSERT INTO approval_decisions
     (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time)
-    VALUES (?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
-const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2 WHERE approval_id = $1 AND state <> $2";
+const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
+const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2, open_until = $3
+    WHERE approval_id = $1 AND state <> $2";
 const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
     (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
 /// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
@@ -65,7 +67,7 @@ const CONSUME: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $19) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING retry_of"
+     AND executions.state = 'succeeded') RETURNING retry_of, version"
 );
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
@@ -112,7 +114,7 @@ pub(super) struct Touch {
 impl Write for Touch {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         if self.for_real {
             query(TOUCH).bind(now.micros()).execute(connection).await?;
         }
@@ -127,7 +129,12 @@ pub(super) struct Request(pub(super) NewApproval);
 impl Write for Request {
     type Answer = (Requested, Timestamp);
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let NewApproval { id, question, request, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
@@ -139,13 +146,13 @@ impl Write for Request {
                 return Ok((answer, now));
             }
         }
-        let ends_by = match waits::room(connection, question, now).await? {
+        let ends_by = match waits::room(connection, question, now, touched).await? {
             Ok(ends_by) => ends_by,
             Err(refused) => return Ok((refused, now)),
         };
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
-                write_approval(connection, &change, same.version, now).await?;
+                write_approval(connection, &change, same.version, now, touched).await?;
             } else {
                 if let Some(key) = request {
                     insert_request_id(connection, key, &same, now).await?;
@@ -164,11 +171,11 @@ impl Write for Request {
             }
         }
         let change = Approval::ask(*id, question.clone(), ends_by, now);
-        insert_approval(connection, &change.next).await?;
+        insert_approval(connection, &change.next, touched).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok((Requested::Created(change.next), now))
     }
 }
@@ -183,8 +190,13 @@ pub(super) struct SaveApproval {
 impl Write for SaveApproval {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
-        write_approval(connection, &self.change, self.expected, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
+        write_approval(connection, &self.change, self.expected, now, touched).await
     }
 }
 
@@ -199,7 +211,12 @@ pub(super) struct Consume {
 impl Write for Consume {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let (digest, version) = match self.accepting {
             Accepting::AnyRequirement => (None, None),
             Accepting::Digest(digest) => (Some(digest.to_string()), None),
@@ -215,17 +232,19 @@ impl Write for Consume {
             .fetch_optional(&mut *connection)
             .await?;
         let Some(used) = used else { return Ok(None) };
-        let retried = match rows::retry_of(&used, self.approval)? {
+        let (retry_of, version) = rows::used(&used, self.approval)?;
+        touched.approval(self.approval, version);
+        let retried = match retry_of {
             Some(id) => reads::execution(connection, id).await?,
             None => None,
         };
         let change = self.start.clone().at(retried.as_ref(), now);
-        set_audience(connection, self.approval, StateName::Consumed).await?;
+        set_audience(connection, self.approval, StateName::Consumed, None).await?;
         if !insert_execution(connection, &change.next).await? {
             // The statement above has just seen that there is no such attempt.
             return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -237,7 +256,12 @@ pub(super) struct StartExecution(pub(super) Start);
 impl Write for StartExecution {
     type Answer = Option<Execution>;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Self::Answer, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
             Some(id) => match reads::execution(connection, id).await? {
@@ -249,7 +273,7 @@ impl Write for StartExecution {
         if !insert_execution(connection, &change.next).await? {
             return Ok(None);
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -264,7 +288,12 @@ pub(super) struct SaveExecution {
 impl Write for SaveExecution {
     type Answer = Saved;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<Saved, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
             return Ok(Saved::Conflict);
@@ -279,7 +308,7 @@ impl Write for SaveExecution {
         if updated.rows_affected() == 0 {
             return Ok(Saved::Conflict);
         }
-        record(connection, events, now).await?;
+        record(connection, events, now, touched).await?;
         Ok(Saved::Yes)
     }
 }
@@ -291,8 +320,13 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
-        record(connection, &self.0, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        record(connection, &self.0, now, touched).await
     }
 }
 
@@ -303,7 +337,7 @@ pub(super) struct AddKey(pub(super) StoredKey);
 impl Write for AddKey {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query(INSERT_KEY)
             .bind(self.0.id.clone())
             .bind(self.0.check.clone())
@@ -345,7 +379,11 @@ async fn is_full(
 }
 
 /// Inserts an approval in whatever state, with its decisions and audience.
-pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval: &Approval) -> Result<(), StoreError> {
+pub(super) async fn insert_approval(
+    connection: &mut SqliteConnection,
+    approval: &Approval,
+    touched: &mut Touched,
+) -> Result<(), StoreError> {
     let statement = query(INSERT_APPROVAL)
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
@@ -354,6 +392,7 @@ pub(super) async fn insert_approval(connection: &mut SqliteConnection, approval:
         .bind(approval.ends_by.map(Timestamp::micros));
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
+    touched.approval(approval.id, approval.version);
     let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
     let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
     audience.extend(entries.filter_map(|entry| match entry {
@@ -373,12 +412,14 @@ pub(super) async fn write_approval(
     change: &Change<Approval>,
     expected: u64,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Saved, StoreError> {
     let Change { next, events, valid_before } = change;
     if valid_before.is_some_and(|deadline| now >= deadline) {
         return Ok(Saved::Conflict);
     }
-    let updated = ApprovalColumns::of(&next.state)
+    let columns = ApprovalColumns::of(&next.state);
+    let updated = columns
         .bind(query(UPDATE_APPROVAL), next.decide_by)
         .bind(rows::integer(next.version))
         .bind(next.id.to_string())
@@ -388,9 +429,10 @@ pub(super) async fn write_approval(
     if updated.rows_affected() == 0 {
         return Ok(Saved::Conflict);
     }
-    set_audience(connection, next.id, next.state.name()).await?;
+    touched.approval(next.id, next.version);
+    set_audience(connection, next.id, columns.state, columns.open_until(next.decide_by)).await?;
     insert_decisions(connection, next).await?;
-    record(connection, events, now).await?;
+    record(connection, events, now, touched).await?;
     Ok(Saved::Yes)
 }
 
@@ -432,13 +474,19 @@ async fn insert_audience(
         .bind(rows::text(name))
         .bind(approval.state.name().as_str())
         .bind(approval.create_time.micros())
+        .bind(ApprovalColumns::of(&approval.state).open_until(approval.decide_by))
         .execute(connection)
         .await?;
     Ok(())
 }
 
-async fn set_audience(connection: &mut SqliteConnection, id: ApprovalId, state: StateName) -> Result<(), StoreError> {
-    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).execute(connection).await?;
+async fn set_audience(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+    state: StateName,
+    open_until: Option<i64>,
+) -> Result<(), StoreError> {
+    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).bind(open_until).execute(connection).await?;
     Ok(())
 }
 
@@ -475,6 +523,7 @@ pub(super) async fn record(
     connection: &mut SqliteConnection,
     events: &[AuditEvent],
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     for event in events {
         rows::bind_event(query(INSERT_AUDIT), event)
@@ -482,12 +531,13 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
+        touched.recorded(event.kind);
     }
     Ok(())
 }
 
 /// A UUIDv7 of the store's time.
-fn record_id(now: Timestamp) -> Uuid {
+pub(super) fn record_id(now: Timestamp) -> Uuid {
     let micros = u64::try_from(now.micros()).unwrap_or(0);
     let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))

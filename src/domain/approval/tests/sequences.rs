@@ -101,6 +101,7 @@ fn consume(approval: &Approval, allowed: bool, now: Timestamp) -> Option<Change<
 fn run(mut approval: Approval, steps: &[Step]) -> Result<Vec<StateName>, TestCaseError> {
     let mut now = at(0);
     let mut passed = vec![approval.state.name()];
+    let mut past = vec![approval.clone()];
     for (command, wait, delay) in steps {
         now = near(now, *wait);
         reads_agree(&approval, now)?;
@@ -131,10 +132,25 @@ fn run(mut approval: Approval, steps: &[Step]) -> Result<Vec<StateName>, TestCas
         approval = next;
         now = saved;
         passed.push(approval.state.name());
+        past.push(approval.clone());
     }
+    holds_its_own_past(&approval, &past)?;
     let uses = passed.iter().filter(|state| **state == StateName::Consumed).count();
     prop_assert!(uses <= 1, "used {} times", uses);
     Ok(passed)
+}
+
+/// The last record alone gives back each that was saved before it.
+fn holds_its_own_past(approval: &Approval, past: &[Approval]) -> Result<(), TestCaseError> {
+    for (version, saved) in (1..).zip(past) {
+        prop_assert_eq!(approval.at_version(version), Some(saved.clone()));
+    }
+    prop_assert_eq!(approval.last_change(), approval.version);
+    prop_assert_eq!((approval.at_version(0), approval.at_version(approval.version + 1)), (None, None));
+    prop_assert_eq!(approval.is_final(), is_final(approval.state.name()));
+    let erased = Approval { version: approval.version + 1, ..approval.clone() };
+    prop_assert_eq!((erased.last_change(), erased.at_version(erased.version)), (approval.version, None));
+    Ok(())
 }
 
 fn reads_agree(approval: &Approval, now: Timestamp) -> Result<(), TestCaseError> {

@@ -207,10 +207,16 @@ pub(super) fn wait_id(row: &SqliteRow) -> Result<WaitId, StoreError> {
     Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
 }
 
-/// Reads the execution that a used approval retries.
-pub(super) fn retry_of(row: &SqliteRow, approval: ApprovalId) -> Result<Option<ExecutionId>, StoreError> {
+/// Reads the key by which executions are listed.
+pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
+    let fields = Fields::new(row, "executions", "id");
+    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
+}
+
+/// Reads the execution that a used approval retries, and the approval's version since it was used.
+pub(super) fn used(row: &SqliteRow, approval: ApprovalId) -> Result<(Option<ExecutionId>, u64), StoreError> {
     let fields = Fields { row, table: "approvals", id: approval.to_string() };
-    fields.maybe_parsed("retry_of", ExecutionId::parse)
+    Ok((fields.maybe_parsed("retry_of", ExecutionId::parse)?, fields.count("version")?))
 }
 
 /// Reads a server secret's id and check value.

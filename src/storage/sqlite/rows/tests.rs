@@ -17,6 +17,7 @@ use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Ending, Resumption, Wait, WaitState};
+use crate::storage::changes::Touched;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -276,7 +277,7 @@ impl Memory {
         self.runtime.block_on(async {
             let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM approvals").execute(&mut *connection).await.unwrap();
-            writes::insert_approval(connection, approval).await.unwrap();
+            writes::insert_approval(connection, approval, &mut Touched::default()).await.unwrap();
             reads::approval(connection, approval.id).await.unwrap().unwrap()
         })
     }
@@ -286,7 +287,7 @@ impl Memory {
             let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM waits").execute(&mut *connection).await.unwrap();
             let change = Change { next: wait.clone(), events: Vec::new(), valid_before: None };
-            waits::insert_wait(connection, &change, Timestamp::from_micros(0)).await.unwrap();
+            waits::insert_wait(connection, &change, Timestamp::from_micros(0), &mut Touched::default()).await.unwrap();
             waits::by_id(connection, wait.id).await.unwrap().unwrap()
         })
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind};
+use crate::storage::changes::{Told, Touched};
 use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, start, start_of, subject};
 use sqlx::SqliteConnection;
 
@@ -25,9 +26,13 @@ fn new(call: &str) -> NewApproval {
     NewApproval { id: approval_id(), question: question_about(call), request: None, limits: NO_LIMITS }
 }
 
+/// How many audit records there are, which is what was counted, and nothing that was undone.
 async fn recorded(store: &SqliteStore) -> usize {
     let query = AuditQuery { limit: 1_000_000, ..AuditQuery::default() };
-    store.audit_records(query).await.unwrap().row.len()
+    let records = store.audit_records(query).await.unwrap().row.len();
+    let counted: u64 = store.statistics().records.iter().map(|(_, count)| count).sum();
+    assert_eq!(usize::try_from(counted).unwrap(), records);
+    records
 }
 
 /// Writes something, then violates a constraint.
@@ -37,8 +42,13 @@ struct Violating;
 impl Write for Violating {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
-        writes::record(connection, &[event("of a failing write")], now).await?;
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        writes::record(connection, &[event("of a failing write")], now, touched).await?;
         query("INSERT INTO keys (id, check_value, create_time) VALUES (NULL, 'x', 0)").execute(connection).await?;
         Ok(())
     }
@@ -51,9 +61,9 @@ struct FailingCommit;
 impl Write for FailingCommit {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await?;
-        query("INSERT INTO approval_audience VALUES ('nothing', 'person', 'x', 'pending', 0)")
+        query("INSERT INTO approval_audience VALUES ('nothing', 'person', 'x', 'pending', 0, 1)")
             .execute(connection)
             .await?;
         Ok(())
@@ -66,8 +76,13 @@ struct Panicking;
 impl Write for Panicking {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp) -> Result<(), StoreError> {
-        writes::record(connection, &[event("of a panicking write")], now).await?;
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        writes::record(connection, &[event("of a panicking write")], now, touched).await?;
         panic!("on purpose");
     }
 }
@@ -79,7 +94,7 @@ struct Holding(Arc<tokio::sync::Notify>, Arc<tokio::sync::Notify>);
 impl Write for Holding {
     type Answer = ();
 
-    async fn run(&self, _: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, _: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         self.0.notify_one();
         self.1.notified().await;
         Ok(())
@@ -150,6 +165,7 @@ async fn a_batch_is_bounded() {
 async fn a_failing_write_fails_alone() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
+    let mut changes = store.changes();
     let answers = as_one_batch(
         &store,
         (0..30).map(|number| {
@@ -168,6 +184,11 @@ async fn a_failing_write_fails_alone() {
         assert_eq!(answer.is_err(), number % 10 == 5, "{number}: {answer:?}");
     }
     assert_eq!(recorded(&store).await, 27, "nothing is written twice, and nothing of what failed");
+    let mut told = 0;
+    while let Some(Told::Touched(part)) = changes.now() {
+        told += part.len();
+    }
+    assert_eq!(told, 27, "what was undone is not told");
     assert_eq!(store.statistics().undone, 1);
     assert_eq!(store.statistics().reconnects, 0);
 }
@@ -201,6 +222,7 @@ async fn a_failing_commit_is_told_to_everyone_in_it_and_later_writes_recover() {
     let folder = Folder::new();
     let store = Arc::new(open(&folder).await);
     store.record(vec![event("before")]).await.unwrap();
+    let mut changes = store.changes();
     let answers = as_one_batch(
         &store,
         (0..10).map(|number| {
@@ -213,6 +235,7 @@ async fn a_failing_commit_is_told_to_everyone_in_it_and_later_writes_recover() {
     .await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Unavailable { .. }))), "{answers:?}");
     assert_eq!(recorded(&store).await, 1);
+    assert_eq!(changes.now(), Some(Told::Lagged), "nobody knows what is on the disk");
     store.record(vec![event("after")]).await.unwrap();
     assert_eq!(recorded(&store).await, 2);
     assert_eq!(store.statistics().reconnects, 1);
@@ -263,7 +286,7 @@ struct Limiting;
 impl Write for Limiting {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query("PRAGMA max_page_count = 200").fetch_one(connection).await?;
         Ok(())
     }

@@ -1,0 +1,365 @@
+//! One question from asking to the outcome: what its clients did, what they were told, and what that promises.
+
+use crate::random::Random;
+use crate::sidecar::Clients;
+use countersign::proto::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+const PRINCIPAL: &str = "olga";
+const AGENT: &str = "assistant";
+
+/// What is done once a person has approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Two attempts at once, of which one may win.
+    Consume,
+    /// An attempt, while the agent withdraws the question.
+    ConsumeWhileCancelled,
+    /// An attempt, while the person takes the approval back.
+    ConsumeWhileRevoked,
+}
+
+/// What a client knows of something that it tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told<T> {
+    /// It was not tried.
+    NotTried,
+    /// It was tried, and no answer came: it may have been done or not.
+    Nothing,
+    /// It was refused, for this reason.
+    Refused(String),
+    /// It was done.
+    Done(T),
+}
+
+impl<T> Told<T> {
+    fn of(answer: Result<T, Status>) -> Self {
+        match answer {
+            Ok(value) => Self::Done(value),
+            Err(status) => match status.get_details_error_info() {
+                // Neither says whether it was done: the process went away, or the store did under it.
+                Some(info) if !matches!(status.code(), Code::Unavailable | Code::Internal) => {
+                    Self::Refused(info.reason)
+                }
+                _ => Self::Nothing,
+            },
+        }
+    }
+
+    fn done(&self) -> Option<&T> {
+        match self {
+            Self::Done(value) => Some(value),
+            Self::NotTried | Self::Nothing | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// One attempt at the gate.
+#[derive(Debug)]
+struct Attempt {
+    id: String,
+    told: Told<Permit>,
+}
+
+/// One question with all that became of it, as its clients know it.
+#[derive(Debug)]
+pub struct Story {
+    request_id: String,
+    invocation: Invocation,
+    verdict: Verdict,
+    then: Then,
+    asked: Told<(String, String)>,
+    decided: Told<Approval>,
+    withdrawn: Told<Approval>,
+    attempts: Vec<Attempt>,
+    outcome: Outcome,
+    reported: Told<Execution>,
+}
+
+impl Story {
+    pub fn new(random: &mut Random) -> Self {
+        let conversation = Uuid::new_v4().to_string();
+        let then = match random.below(10) {
+            0..=5 => Then::Consume,
+            6..=7 => Then::ConsumeWhileCancelled,
+            _ => Then::ConsumeWhileRevoked,
+        };
+        Self {
+            request_id: format!("request-{conversation}"),
+            invocation: Invocation {
+                principal: PRINCIPAL.to_owned(),
+                agent: AGENT.to_owned(),
+                arguments_json: format!("{{\"to\":\"kim@acme.com\",\"number\":{}}}", random.below(1_000_000)),
+                conversation,
+                connector: "gmail".to_owned(),
+                account: "work-mailbox-a".to_owned(),
+                action: "GMAIL_SEND_EMAIL".to_owned(),
+                ..Invocation::default()
+            },
+            verdict: if random.below(8) == 0 { Verdict::Deny } else { Verdict::Approve },
+            then,
+            asked: Told::NotTried,
+            decided: Told::NotTried,
+            withdrawn: Told::NotTried,
+            attempts: (0..2).map(|_| Attempt { id: Uuid::new_v4().to_string(), told: Told::NotTried }).collect(),
+            outcome: if random.below(2) == 0 { Outcome::Succeeded } else { Outcome::Failed },
+            reported: Told::NotTried,
+        }
+    }
+
+    /// Goes through it, counting the answers; false once one does not come.
+    pub async fn live(&mut self, clients: &Clients, answers: &AtomicUsize) -> bool {
+        let count = || answers.fetch_add(1, Ordering::SeqCst);
+        self.asked = Told::of(ask(clients, &self.request_id, &self.invocation).await);
+        let Told::Done((approval, token)) = self.asked.clone() else { return false };
+        count();
+        self.decided = Told::of(decide(clients, &approval, self.verdict).await);
+        if self.decided.done().is_none() {
+            return false;
+        }
+        count();
+        let [first, second] = [0, 1].map(|index| self.attempts[index].id.clone());
+        let consume = |attempt| consume(clients, &token, attempt, &self.invocation);
+        match self.then {
+            Then::Consume => {
+                let (one, other) = tokio::join!(consume(&first), consume(&second));
+                self.attempts[1].told = Told::of(other);
+                self.attempts[0].told = Told::of(one);
+            }
+            Then::ConsumeWhileCancelled => {
+                let (permit, cancelled) = tokio::join!(consume(&first), cancel(clients, &approval));
+                self.attempts[0].told = Told::of(permit);
+                self.withdrawn = Told::of(cancelled);
+            }
+            Then::ConsumeWhileRevoked => {
+                let (permit, revoked) = tokio::join!(consume(&first), revoke(clients, &approval));
+                self.attempts[0].told = Told::of(permit);
+                self.withdrawn = Told::of(revoked);
+            }
+        }
+        if self.attempts.iter().any(|attempt| attempt.told == Told::Nothing) || self.withdrawn == Told::Nothing {
+            return false;
+        }
+        count();
+        let execution = self.permits().next().map(|permit| permit.execution_id.clone());
+        if let Some(execution) = execution {
+            self.reported = Told::of(report(clients, &execution, self.outcome).await);
+            if self.reported == Told::Nothing {
+                return false;
+            }
+            count();
+        }
+        true
+    }
+
+    /// Holds what was told against what the sidecar says now, and finishes what was cut off, as a client would.
+    pub async fn hold_against(&mut self, clients: &Clients) {
+        // Whoever had no answer asks again under the same id, and knows the question by its first answer.
+        let (id, token) = ask(clients, &self.request_id, &self.invocation).await.unwrap();
+        if let Some((known, _)) = self.asked.done() {
+            assert_eq!(known, &id, "the same request is the same approval: {self:?}");
+        }
+        self.asked = Told::Done((id.clone(), token.clone()));
+        let approval = get(clients, &id).await;
+        let state = approval.state();
+        if let Some(told) = self.decided.done() {
+            assert_eq!(told.decisions, approval.decisions, "a decision that was answered stands as it was: {self:?}");
+            assert_ne!(state, ApprovalState::Pending, "{self:?}");
+        }
+        if self.decided.done().is_some_and(|told| told.state() == ApprovalState::Denied) {
+            assert_eq!(state, ApprovalState::Denied, "{self:?}");
+        }
+        if let Some(told) = self.withdrawn.done() {
+            assert_eq!(told, &approval, "what was withdrawn stays so: {self:?}");
+        }
+        let permits: Vec<Permit> = self.permits().cloned().collect();
+        assert!(permits.len() <= 1, "one approval, two permits: {self:?}");
+        for permit in &permits {
+            assert_eq!((state, &approval.execution_id), (ApprovalState::Consumed, &permit.execution_id), "{self:?}");
+        }
+        match state {
+            ApprovalState::Consumed => self.hold_used(clients, &approval, &token).await,
+            ApprovalState::Approved => self.finish(clients, &token).await,
+            _ => {
+                for attempt in &self.attempts {
+                    let refused = consume(clients, &token, &attempt.id, &self.invocation).await.unwrap_err();
+                    assert_eq!(refused.code(), Code::FailedPrecondition, "{self:?}: {refused:?}");
+                }
+            }
+        }
+        self.hold_audit(clients, &id).await;
+    }
+
+    /// What is used was used by one attempt that was made; that one gets the same permit as long as nobody reported.
+    async fn hold_used(&mut self, clients: &Clients, approval: &Approval, token: &str) {
+        let reported = self.reported.done().is_some();
+        let mut winners = 0;
+        for attempt in &mut self.attempts {
+            match consume(clients, token, &attempt.id, &self.invocation).await {
+                Ok(again) => {
+                    winners += 1;
+                    assert_eq!(again.execution_id, approval.execution_id);
+                    assert_ne!(attempt.told, Told::NotTried, "an attempt that nobody made has won");
+                    if let Some(told) = attempt.told.done() {
+                        assert_eq!(told, &again, "a permit that was answered is the same again");
+                    }
+                    attempt.told = Told::Done(again);
+                }
+                Err(status) => {
+                    let why = status.get_details_error_info().unwrap().reason;
+                    winners += usize::from(why == "ATTEMPT_OVER");
+                    assert!(why == "APPROVAL_CONSUMED" || why == "ATTEMPT_OVER", "{why}");
+                    assert!(why == "APPROVAL_CONSUMED" || reported || self.reported == Told::Nothing, "{why}");
+                }
+            }
+        }
+        assert_eq!(winners, 1, "one attempt has used it: {self:?}");
+        // The same outcome again is accepted, another one is not: so what was answered has been kept.
+        let execution = report(clients, &approval.execution_id, self.outcome).await.unwrap();
+        if let Some(told) = self.reported.done() {
+            assert_eq!(told, &execution, "a report that was answered stands as it was");
+        }
+        self.reported = Told::Done(execution);
+        let other = if self.outcome == Outcome::Succeeded { Outcome::Failed } else { Outcome::Succeeded };
+        let refused = report(clients, &approval.execution_id, other).await.unwrap_err();
+        assert_eq!(refused.get_details_error_info().unwrap().reason, "OUTCOME_FINAL");
+    }
+
+    /// What was approved and not used can be used now, once, also by an attempt whose answer was lost.
+    async fn finish(&mut self, clients: &Clients, token: &str) {
+        let permit = consume(clients, token, &self.attempts[0].id, &self.invocation).await.unwrap();
+        let refused = consume(clients, token, &self.attempts[1].id, &self.invocation).await.unwrap_err();
+        assert_eq!(refused.get_details_error_info().unwrap().reason, "APPROVAL_CONSUMED");
+        self.reported = Told::of(report(clients, &permit.execution_id, self.outcome).await);
+        assert!(self.reported.done().is_some());
+        self.attempts[0].told = Told::Done(permit);
+    }
+
+    /// The audit tells one history, and the same one.
+    async fn hold_audit(&self, clients: &Clients, id: &str) {
+        let request = ListAuditRecordsRequest { approval_id: id.to_owned(), page_size: 1_000, ..Default::default() };
+        let records = clients.operator.clone().list_audit_records(request).await.unwrap().into_inner().records;
+        let count = |kind: &str| records.iter().filter(|record| record.kind == kind).count();
+        let approval = get(clients, id).await;
+        assert_eq!(count("approval.requested"), 1, "{self:?}");
+        assert_eq!(count("approval.decided"), approval.decisions.len(), "{self:?}");
+        for (kind, state) in [
+            ("approval.denied", ApprovalState::Denied),
+            ("approval.cancelled", ApprovalState::Cancelled),
+            ("approval.revoked", ApprovalState::Revoked),
+            ("approval.consumed", ApprovalState::Consumed),
+        ] {
+            assert_eq!(count(kind), usize::from(approval.state() == state), "{kind}: {self:?}");
+        }
+        assert_eq!(count("execution.reported"), usize::from(approval.state() == ApprovalState::Consumed), "{self:?}");
+    }
+
+    fn permits(&self) -> impl Iterator<Item = &Permit> {
+        self.attempts.iter().filter_map(|attempt| attempt.told.done())
+    }
+
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    pub fn invocation(&self) -> &Invocation {
+        &self.invocation
+    }
+
+    pub fn was_asked(&self) -> bool {
+        self.asked.done().is_some()
+    }
+
+    /// Whether something that was tried had no answer.
+    pub fn was_cut_off(&self) -> bool {
+        self.asked == Told::Nothing
+            || self.decided == Told::Nothing
+            || self.withdrawn == Told::Nothing
+            || self.reported == Told::Nothing
+            || self.attempts.iter().any(|attempt| attempt.told == Told::Nothing)
+    }
+
+    pub fn has_permit(&self) -> bool {
+        self.permits().next().is_some()
+    }
+
+    pub fn was_withdrawn(&self) -> bool {
+        self.withdrawn.done().is_some()
+    }
+
+    pub fn was_reported(&self) -> bool {
+        self.reported.done().is_some()
+    }
+}
+
+pub async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
+    let request = RequestApprovalRequest {
+        request_id: request_id.to_owned(),
+        invocation: Some(invocation.clone()),
+        ..RequestApprovalRequest::default()
+    };
+    let answer = clients.agent.clone().request_approval(request).await?.into_inner();
+    Ok((answer.approval.unwrap().id, answer.consume_token))
+}
+
+pub async fn get(clients: &Clients, id: &str) -> Approval {
+    let request = AgentServiceGetApprovalRequest {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        approval_id: id.to_owned(),
+    };
+    clients.agent.clone().get_approval(request).await.unwrap().into_inner().approval.unwrap()
+}
+
+async fn decide(clients: &Clients, id: &str, verdict: Verdict) -> Result<Approval, Status> {
+    let request = DecideRequest {
+        approval_id: id.to_owned(),
+        principal: PRINCIPAL.to_owned(),
+        verdict: verdict.into(),
+        ..DecideRequest::default()
+    };
+    Ok(clients.approver.clone().decide(request).await?.into_inner().approval.unwrap())
+}
+
+async fn consume(clients: &Clients, token: &str, attempt: &str, invocation: &Invocation) -> Result<Permit, Status> {
+    let request = ConsumeRequest {
+        consume_token: token.to_owned(),
+        attempt_id: attempt.to_owned(),
+        invocation: Some(invocation.clone()),
+        retry_of: String::new(),
+    };
+    Ok(clients.agent.clone().consume(request).await?.into_inner().permit.unwrap())
+}
+
+async fn cancel(clients: &Clients, id: &str) -> Result<Approval, Status> {
+    let request = CancelApprovalRequest {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        approval_id: id.to_owned(),
+        reason: "no longer wanted".to_owned(),
+    };
+    Ok(clients.agent.clone().cancel_approval(request).await?.into_inner().approval.unwrap())
+}
+
+async fn revoke(clients: &Clients, id: &str) -> Result<Approval, Status> {
+    let request = RevokeApprovalRequest {
+        approval_id: id.to_owned(),
+        principal: PRINCIPAL.to_owned(),
+        reason: "second thoughts".to_owned(),
+    };
+    Ok(clients.approver.clone().revoke_approval(request).await?.into_inner().approval.unwrap())
+}
+
+async fn report(clients: &Clients, execution: &str, outcome: Outcome) -> Result<Execution, Status> {
+    let request = ReportOutcomeRequest {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        execution_id: execution.to_owned(),
+        outcome: outcome.into(),
+        ..ReportOutcomeRequest::default()
+    };
+    Ok(clients.agent.clone().report_outcome(request).await?.into_inner().execution.unwrap())
+}
