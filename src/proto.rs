@@ -38,4 +38,5 @@ redacted_debug!(
     Wait,
     OpenWaitRequest,
     CloseWaitRequest,
+    GetApprovalArgumentsResponse,
 );

@@ -48,6 +48,10 @@ pub enum AuditKind {
     ReportRefused,
     /// The policy was asked, and answered. Only where evaluations are audited.
     EvaluationDecided,
+    /// A person was given all of the arguments.
+    ArgumentsRead,
+    /// A person was not given the arguments.
+    ArgumentsRefused,
     /// An agent stopped.
     WaitOpened,
     /// An agent that had gone on stopped again.
@@ -70,7 +74,7 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -89,6 +93,8 @@ impl AuditKind {
         Self::ExecutionTimedOut,
         Self::ReportRefused,
         Self::EvaluationDecided,
+        Self::ArgumentsRead,
+        Self::ArgumentsRefused,
         Self::WaitOpened,
         Self::WaitReopened,
         Self::WaitUpdated,
@@ -121,6 +127,8 @@ impl AuditKind {
             Self::ExecutionReported => "execution.reported",
             Self::ExecutionTimedOut => "execution.timed_out",
             Self::EvaluationDecided => "evaluation.decided",
+            Self::ArgumentsRead => "arguments.read",
+            Self::ArgumentsRefused => "arguments.refused",
             Self::WaitOpened => "wait.opened",
             Self::WaitReopened => "wait.reopened",
             Self::WaitUpdated => "wait.updated",
@@ -199,7 +207,7 @@ pub struct AuditEvent {
     pub fingerprint: Option<Fingerprint>,
     /// The revision of the policy that was asked.
     pub policy_revision: Option<String>,
-    /// The person who decided or revoked.
+    /// The person who decided, revoked or read.
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,

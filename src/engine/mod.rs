@@ -2,6 +2,7 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
 mod evaluations;
@@ -12,6 +13,7 @@ mod request;
 mod waits;
 mod watching;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
@@ -30,7 +32,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::secrets::Keys;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -45,7 +47,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
@@ -73,7 +75,7 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));

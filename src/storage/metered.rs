@@ -4,8 +4,8 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, WaitRecord,
-    Waited,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -36,6 +36,7 @@ enum Operation {
     ConsumeFacts,
     Execution,
     SaveExecution,
+    Arguments,
     Executions,
     Record,
     OpenWait,
@@ -50,7 +51,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -63,6 +64,7 @@ impl Operation {
         Self::ConsumeFacts,
         Self::Execution,
         Self::SaveExecution,
+        Self::Arguments,
         Self::Executions,
         Self::Record,
         Self::OpenWait,
@@ -91,6 +93,7 @@ impl Operation {
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
+            Self::Arguments => "arguments",
             Self::Executions => "executions",
             Self::Record => "record",
             Self::OpenWait => "open_wait",
@@ -252,6 +255,26 @@ impl<S: Store> Store for Metered<S> {
         reason: Option<&str>,
     ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
         self.timed(Operation::CloseWait, self.store.close_wait(id, caller, reason)).await
+    }
+
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
     }
 
     async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {

@@ -399,7 +399,13 @@ pub(in super::super) async fn a_question_and_the_end_of_its_wait_do_not_miss_eac
                 let store = Arc::clone(&fixture.store);
                 let mut question = question_in(&wait, &call.to_string());
                 question.subject.principal = wait.principal.clone();
-                let new = NewApproval { id: approval_id(), question, request: None, limits: NO_LIMITS };
+                let new = NewApproval {
+                    id: approval_id(),
+                    question,
+                    arguments: sealed_arguments(),
+                    request: None,
+                    limits: NO_LIMITS,
+                };
                 tokio::spawn(async move { store.request(new).await.unwrap().row })
             })
             .collect();

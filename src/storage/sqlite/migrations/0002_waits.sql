@@ -105,12 +105,20 @@ CREATE INDEX audit_records_by_execution ON audit_records (execution_id) WHERE ex
 CREATE INDEX audit_records_by_wait ON audit_records (wait_id) WHERE wait_id IS NOT NULL;
 CREATE INDEX audit_records_by_principal ON audit_records (principal);
 
--- The arguments of an approval, whole, sealed under a key of its own (AES-256-GCM; its nonce stands before the text).
+-- The arguments of an approval, whole, sealed under a key of its own (a byte for the format, a nonce, the ciphertext of
+-- AES-256-GCM). Every open approval has a row: its key is also that of the token which is out.
 CREATE TABLE approval_arguments (
     approval_id TEXT NOT NULL PRIMARY KEY REFERENCES approvals (id) ON DELETE CASCADE,
     key_id      TEXT NOT NULL,
     sealed      BLOB NOT NULL
 ) STRICT;
+
+-- What is open was asked before any arguments were kept, under the one secret that there was: nothing is sealed, and its
+-- token needs that secret all the same.
+INSERT INTO approval_arguments (approval_id, key_id, sealed)
+    SELECT approvals.id, newest.id, x'' FROM approvals
+    CROSS JOIN (SELECT id FROM keys ORDER BY create_time DESC, id LIMIT 1) newest
+    WHERE approvals.open_until IS NOT NULL;
 
 -- Starting: which secrets still seal something.
 CREATE INDEX approval_arguments_by_key ON approval_arguments (key_id);
