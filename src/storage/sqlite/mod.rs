@@ -4,8 +4,8 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `listing`, `sweeps`: the statements
-//! - `sealed`, `waits`: those of sealed arguments, and of waits
+//! - `writes`, `reads`, `listing`, `sweeps`, `waits`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -411,10 +411,6 @@ impl Store for SqliteStore {
         reason: Option<&str>,
     ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
         self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
-    }
-
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
-        self.write(waits::ExpireWaits { limit }).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

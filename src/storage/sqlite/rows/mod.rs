@@ -197,12 +197,6 @@ pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId),
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
 }
 
-/// Reads the key by which executions are listed.
-pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
-    let fields = Fields::new(row, "executions", "id");
-    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
-}
-
 /// Reads the id of an approval.
 pub(super) fn approval_id(row: &SqliteRow) -> Result<ApprovalId, StoreError> {
     Fields::new(row, "approvals", "id").parsed("id", ApprovalId::parse)
@@ -211,6 +205,12 @@ pub(super) fn approval_id(row: &SqliteRow) -> Result<ApprovalId, StoreError> {
 /// Reads the id of a wait.
 pub(super) fn wait_id(row: &SqliteRow) -> Result<WaitId, StoreError> {
     Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
+}
+
+/// Reads the key by which executions are listed.
+pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
+    let fields = Fields::new(row, "executions", "id");
+    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
 }
 
 /// Reads the execution that a used approval retries, and the approval's version since it was used.
