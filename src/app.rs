@@ -5,9 +5,15 @@ mod health;
 mod incoming;
 mod observe;
 mod reload;
+pub mod socket;
+mod transport;
+
+pub use incoming::{Incoming, Listener};
+pub use transport::{OwnThread, server};
 
 pub use reload::Reload;
 
+use crate::address::Address;
 use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -21,9 +27,10 @@ use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
+use crate::sweeper::Sweeper;
 use health::Health;
-use incoming::Incoming;
 use reload::Watched;
+use socket::SocketFile;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,15 +39,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 
-/// What one connection may have in flight; a runtime of agents shares one connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
-/// HTTP/2 windows, so that large arguments do not wait for window updates.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Why the sidecar did not start. Each is to be shown to whoever started it, as it is.
 #[derive(Debug)]
@@ -58,10 +59,12 @@ pub enum StartError {
     /// A listener.
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The doors' own thread.
+    Thread(std::io::Error),
     /// The descriptors for reflection.
     Reflection(String),
 }
@@ -75,6 +78,7 @@ impl fmt::Display for StartError {
             Self::Secret(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
+            Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
             Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
         }
     }
@@ -85,7 +89,8 @@ impl std::error::Error for StartError {}
 /// A sidecar that serves.
 #[derive(Debug)]
 pub struct Running {
-    address: SocketAddr,
+    address: Address,
+    socket: Option<SocketFile>,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
     under_way: Arc<AtomicUsize>,
@@ -97,8 +102,12 @@ pub struct Running {
     evaluation_audit: Option<Arc<EvaluationAudit>>,
     health: Health,
     engine: Arc<Engine>,
+    sweeper: Arc<Sweeper>,
+    sweeping: JoinHandle<()>,
     grace_period: Duration,
     reload: Reload,
+    /// Last: state changes that run on it are finished before it ends.
+    _thread: OwnThread,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -147,9 +156,11 @@ async fn serve(
     }
     let engine = Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits);
     let engine = engine.counting(Arc::clone(&metrics));
-    let listener = listen(config.listen).await?;
+    // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
+    let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
+    let (listener, address, socket) = open_doors_on(&thread, &config.listen, config.socket_mode).await?;
     let health_listener = listen(config.health_listen).await?;
-    let (address, health_address) = (local(&listener)?, local(&health_listener)?);
+    let health_address = local(&health_listener)?;
     let (engine, evaluation_audit) = match config.audited_evaluations {
         AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
         AuditedEvaluations::All => {
@@ -165,11 +176,7 @@ async fn serve(
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
-    let mut router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+    let mut router = server()
         .layer(edge)
         .add_service(health_service.clone())
         .add_service(doors.agent(&callers))
@@ -189,7 +196,7 @@ async fn serve(
         router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -198,15 +205,27 @@ async fn serve(
         Arc::clone(&engine),
         until(health_ended),
     ));
+    let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    observe::sweeper(&metrics, &sweeper);
+    let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+    match &address {
+        Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
+            tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
+        }
+        Address::Tcp(_) => {}
+        Address::Unix(path) => {
+            for doubt in socket::doubts(path, config.socket_mode) {
+                tracing::warn!("{doubt}");
+            }
+        }
     }
     Ok(Running {
         address,
+        socket,
         health_address,
         stop,
         under_way,
@@ -218,15 +237,18 @@ async fn serve(
         evaluation_audit,
         health,
         engine,
+        sweeper,
+        sweeping,
         grace_period: config.grace_period,
         reload,
+        _thread: thread,
     })
 }
 
 impl Running {
     /// Where the doors listen.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Address {
+        self.address.clone()
     }
 
     /// Where the plaintext health listener listens.
@@ -244,10 +266,17 @@ impl Running {
         &self.reload
     }
 
+    /// The background work. It goes on by itself; a pass may be run at any time.
+    pub fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
+        // Nobody new finds the way, and who starts in our place finds it free.
+        drop(self.socket);
         self.stop.send_replace(true);
         let mut doors = self.doors;
         let finished = tokio::select! {
@@ -261,6 +290,7 @@ impl Running {
         doors.abort();
         self.monitor.abort();
         self.backlog.abort();
+        self.sweeping.abort();
         if let Some(audit) = &self.evaluation_audit
             && tokio::time::timeout(self.grace_period, audit.finish()).await.is_err()
         {
@@ -289,13 +319,40 @@ impl Running {
     }
 }
 
+/// What is listened on is served where it was made.
+async fn open_doors_on(
+    thread: &OwnThread,
+    address: &Address,
+    mode: u32,
+) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    let wanted = address.clone();
+    let opened = thread.handle().spawn(async move { open_doors(&wanted, mode).await }).await;
+    opened.unwrap_or_else(|cause| Err(StartError::Listen { address: address.clone(), cause: cause.into() }))
+}
+
+/// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.
+async fn open_doors(address: &Address, mode: u32) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = listen(*address).await?;
+            let address = local(&listener)?.into();
+            Ok((Listener::Tcp(listener), address, None))
+        }
+        Address::Unix(path) => {
+            let opened = socket::listen(path, mode).await;
+            let (listener, file) = opened.map_err(|cause| StartError::Listen { address: address.clone(), cause })?;
+            Ok((Listener::Unix(listener), address.clone(), Some(file)))
+        }
+    }
+}
+
 async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address, cause })
+    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address: address.into(), cause })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown, cause })
+    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown.into(), cause })
 }
 
 /// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was

@@ -1,10 +1,10 @@
 //! A client of the sidecar: what the command line and the demonstration call it with.
 
+use crate::address::Address;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::approver_service_client::ApproverServiceClient;
 use crate::proto::operator_service_client::OperatorServiceClient;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -50,16 +50,27 @@ pub type Authenticated = InterceptedService<Channel, Bearer>;
 ///
 /// # Errors
 /// The address has no form that can be called.
-pub fn channel(address: SocketAddr) -> Result<Channel, tonic::transport::Error> {
-    channel_to(&address.to_string())
+pub fn channel(address: impl Into<Address>) -> Result<Channel, tonic::transport::Error> {
+    match address.into() {
+        Address::Tcp(address) => open(format!("http://{address}")),
+        // Of this form tonic takes the rest for the path, whatever it is.
+        Address::Unix(path) => open(format!("unix://{}", path.display())),
+    }
 }
 
-/// As [`channel`], to a `host:port`; the host's name is looked up with the first call.
+/// As [`channel`], to a `host:port`, whose name is looked up with the first call, or to `unix:/path`.
 ///
 /// # Errors
 /// The text has no form that can be called.
-pub fn channel_to(host_and_port: &str) -> Result<Channel, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{host_and_port}"))?;
+pub fn channel_to(server: &str) -> Result<Channel, tonic::transport::Error> {
+    match Address::unix(server) {
+        Some(Ok(address)) => channel(address),
+        Some(Err(_)) | None => open(format!("http://{server}")),
+    }
+}
+
+fn open(uri: String) -> Result<Channel, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(uri)?;
     Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER).connect_lazy())
 }
 

@@ -3,18 +3,22 @@
 
 mod callers;
 mod changes;
+mod listen;
+mod upkeep;
 
+use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::OpenLimits;
 use crate::storage::sqlite::SqliteOptions;
+use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
 const LISTEN: &str = "127.0.0.1:7400";
@@ -32,6 +36,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 #[serde(default)]
 struct File {
     listen: Option<String>,
+    socket_mode: Option<String>,
     health_listen: Option<String>,
     policy: Option<PathBuf>,
     policy_settle: Option<String>,
@@ -39,6 +44,8 @@ struct File {
     grace_period: Option<String>,
     store: StoreSection,
     limits: LimitsSection,
+    sweeper: SweeperSection,
+    retention: RetentionSection,
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
@@ -131,7 +138,9 @@ pub struct Overrides {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the doors listen.
-    pub listen: SocketAddr,
+    pub listen: Address,
+    /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
+    pub socket_mode: u32,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
@@ -150,6 +159,10 @@ pub struct Config {
     pub arguments_bytes: usize,
     /// How many approvals may be open at once.
     pub open_limits: OpenLimits,
+    /// How long the background work waits between two passes.
+    pub sweep_every: Duration,
+    /// For how long what is over is kept.
+    pub retention: Retention,
     /// What people are shown.
     pub preview: PreviewConfig,
     /// How log lines look.
@@ -226,7 +239,9 @@ impl Config {
             (None, Some(path)) => folder.join(path),
             (None, None) => folder.join(default),
         };
-        let listen = address("listen", overrides.listen.as_deref().or(file.listen.as_deref()), LISTEN, &mut problems);
+        let listen =
+            listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
+        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -255,6 +270,7 @@ impl Config {
         let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
         let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
         let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
+        let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), seconds(60 * 60));
         let sqlite = SqliteSettings {
             path,
             accept_clock: overrides.accept_clock.or(file.store.accept_clock).unwrap_or(false),
@@ -281,6 +297,7 @@ impl Config {
             crate::domain::canonical::MAX_BYTES,
             &mut problems,
         );
+        let retention = upkeep::resolve(&file.retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -308,6 +325,7 @@ impl Config {
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
+            socket_mode,
             health_listen,
             policy: said(&overrides.policy, file.policy, POLICY),
             policy_settle,
@@ -317,6 +335,8 @@ impl Config {
             secret_file,
             arguments_bytes,
             open_limits,
+            sweep_every,
+            retention,
             preview,
             log_format,
             log_filter,

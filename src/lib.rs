@@ -1,5 +1,6 @@
 //! Countersign: is the action that is about to run still the one a person approved?
 
+pub mod address;
 pub mod app;
 pub mod auth;
 pub mod cli;
@@ -15,4 +16,5 @@ pub mod proto;
 pub mod secrets;
 pub mod service;
 pub mod storage;
+pub mod sweeper;
 pub mod telemetry;

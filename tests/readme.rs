@@ -43,6 +43,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     std::fs::write(folder.join("empty.toml"), "").unwrap();
     let defaults = Config::load(Some(&folder.join("empty.toml")), &Overrides::default()).unwrap();
     assert_eq!(config.listen, defaults.listen);
+    assert_eq!(config.socket_mode, defaults.socket_mode);
     assert_eq!(config.health_listen, defaults.health_listen);
     assert_eq!(config.policy, defaults.policy);
     assert_eq!(config.policy_settle, defaults.policy_settle);
@@ -55,6 +56,8 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
     assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
+    assert_eq!(config.sweep_every, defaults.sweep_every);
+    assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();

@@ -1,32 +1,59 @@
-//! Connections of the doors' listener. Where the process has no descriptor left for one more, accepting waits a little and says
-//! so, instead of asking again and again.
+//! Connections of the doors' listener, over TCP or a Unix socket. Where the process has no descriptor left for one more,
+//! accepting waits a little and says so, instead of asking again and again.
 
 use crate::service::Sparing;
 use std::future::Future as _;
+use std::io::{IoSlice, Result};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::Sleep;
+use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Long enough for a connection to end, short enough for a caller to wait.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What the doors listen on.
+#[derive(Debug)]
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// A file.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<Connection>> {
+        Poll::Ready(match self {
+            Self::Tcp(listener) => ready!(listener.poll_accept(context)).map(|(stream, _)| {
+                // A connection that is gone already is found out when it is used.
+                let _ = stream.set_nodelay(true);
+                Connection::Tcp(stream)
+            }),
+            Self::Unix(listener) => ready!(listener.poll_accept(context)).map(|(stream, _)| Connection::Unix(stream)),
+        })
+    }
+}
+
 /// The connections that a listener accepts, with small messages sent at once.
-pub(super) struct Incoming {
-    listener: TcpListener,
+#[derive(Debug)]
+pub struct Incoming {
+    listener: Listener,
     pause: Option<Pin<Box<Sleep>>>,
     failures: Sparing,
 }
 
 impl Incoming {
-    pub(super) fn new(listener: TcpListener) -> Self {
+    /// Those of this listener, on the runtime on which it was made.
+    pub fn new(listener: Listener) -> Self {
         Self { listener, pause: None, failures: Sparing::new() }
     }
 }
 
 impl tokio_stream::Stream for Incoming {
-    type Item = std::io::Result<TcpStream>;
+    type Item = Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -36,14 +63,9 @@ impl tokio_stream::Stream for Incoming {
                 }
                 self.pause = None;
             }
-            match self.listener.poll_accept(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok((stream, _))) => {
-                    // A connection that is gone already is found out when it is used.
-                    let _ = stream.set_nodelay(true);
-                    return Poll::Ready(Some(Ok(stream)));
-                }
-                Poll::Ready(Err(cause)) => {
+            match ready!(self.listener.poll_accept(context)) {
+                Ok(connection) => return Poll::Ready(Some(Ok(connection))),
+                Err(cause) => {
                     if let Some(unsaid) = self.failures.say() {
                         tracing::error!(%cause, unsaid, "a connection could not be accepted");
                     }
@@ -51,5 +73,71 @@ impl tokio_stream::Stream for Incoming {
                 }
             }
         }
+    }
+}
+
+/// One connection. The server's code is built once for both kinds.
+#[derive(Debug)]
+pub enum Connection {
+    /// From an address.
+    Tcp(TcpStream),
+    /// Through a file.
+    Unix(UnixStream),
+}
+
+/// Does the same with either stream.
+macro_rules! either {
+    ($connection:expr, $stream:ident => $does:expr) => {
+        match $connection.get_mut() {
+            Connection::Tcp($stream) => $does,
+            Connection::Unix($stream) => $does,
+        }
+    };
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        match self {
+            Self::Tcp(stream) => stream.connect_info(),
+            // Whoever connects to a file has no address.
+            Self::Unix(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        either!(self, stream => Pin::new(stream).poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        either!(self, stream => Pin::new(stream).poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        either!(self, stream => Pin::new(stream).poll_shutdown(context))
     }
 }

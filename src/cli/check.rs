@@ -2,8 +2,11 @@
 //! is opened, made or changed; only whether a folder can be written is tried, with a file that is removed again.
 
 use super::exit::Exit;
+use super::remote;
 use super::serve::Settings;
 use super::terminal::{self, safe};
+use crate::address::Address;
+use crate::app::socket::{self, Found};
 use crate::auth::{Powers, Role};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
@@ -76,7 +79,7 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             for problem in problems {
                 findings.problem(Part::Configuration, problem);
             }
-            listeners(&config, &mut findings);
+            listeners(&config, &mut findings)?;
             callers(&config, &mut findings);
             let policy = policy(&config.policy, &mut findings);
             database(&config.sqlite.path, &mut findings);
@@ -129,15 +132,41 @@ fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut
     writeln!(out, "{}: {problems}, {warnings}", if valid { "valid" } else { "invalid" })
 }
 
-fn listeners(config: &Config, findings: &mut Findings) {
-    if config.listen == config.health_listen && config.listen.port() != 0 {
-        findings.problem(Part::Configuration, format!("listen and health_listen are both {}", config.listen));
+fn listeners(config: &Config, findings: &mut Findings) -> io::Result<()> {
+    let tcp = match &config.listen {
+        Address::Tcp(tcp) => *tcp,
+        Address::Unix(path) => return socket(path, config.socket_mode, findings),
+    };
+    if tcp == config.health_listen && tcp.port() != 0 {
+        findings.problem(Part::Configuration, format!("listen and health_listen are both {tcp}"));
     }
-    if !config.listen.ip().is_loopback() {
-        let what =
-            format!("listen: {} is plaintext and not on loopback: tokens can be read on the network", config.listen);
+    if !tcp.ip().is_loopback() {
+        let what = format!("listen: {tcp} is plaintext and not on loopback: tokens can be read on the network");
         findings.warning(Part::Configuration, what);
     }
+    Ok(())
+}
+
+/// A sidecar may be serving on it, so that is no problem.
+fn socket(path: &Path, mode: u32, findings: &mut Findings) -> io::Result<()> {
+    if let Err(problem) = writable_folder(path) {
+        findings.problem(Part::Configuration, format!("listen: {problem}"));
+        return Ok(());
+    }
+    let at = |what: &dyn std::fmt::Display| format!("listen: {}: {what}", path.display());
+    match remote::block_on(socket::look(path))? {
+        Ok(Found::Nothing | Found::Stale) => {}
+        Ok(Found::Answering) => {
+            let what = "a process answers there: while it does, another cannot start";
+            findings.warning(Part::Configuration, at(&what));
+        }
+        Ok(Found::Other) => findings.problem(Part::Configuration, at(&"what is there is no socket, and stays")),
+        Err(cause) => findings.problem(Part::Configuration, at(&cause)),
+    }
+    for doubt in socket::doubts(path, mode) {
+        findings.warning(Part::Configuration, format!("listen: {doubt}"));
+    }
+    Ok(())
 }
 
 fn callers(config: &Config, findings: &mut Findings) {

@@ -16,8 +16,8 @@ use tonic_health::pb::health_client::HealthClient;
 /// What `health` is told.
 #[derive(Args, Debug)]
 pub(super) struct HealthCommand {
-    /// The plaintext health listener, or the doors' own.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7401", value_parser = remote::host_and_port)]
+    /// The plaintext health listener, or the doors' own, which may be a `unix:/PATH`.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7401", value_parser = remote::server)]
     address: String,
     /// One service: `liveness`, or a gRPC service's full name [default: the sidecar as a whole].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]

@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::terminal::safe;
+use crate::address::Address;
 use crate::client::{self, Bearer};
 use crate::domain::span::parse_span;
 use clap::Args;
@@ -26,14 +27,14 @@ const TOKEN_VARIABLE: &str = "COUNTERSIGN_TOKEN";
 /// Where the sidecar is and who calls.
 #[derive(Args, Debug)]
 pub(super) struct Connection {
-    /// The sidecar's doors.
+    /// The sidecar's doors: `HOST:PORT`, or `unix:/PATH` of a Unix socket.
     #[arg(
         long,
         global = true,
-        value_name = "HOST:PORT",
+        value_name = "ADDRESS",
         env = "COUNTERSIGN_SERVER",
         default_value = "127.0.0.1:7400",
-        value_parser = host_and_port,
+        value_parser = server,
     )]
     server: String,
     /// The file with the caller's bearer token; without it the environment's COUNTERSIGN_TOKEN is the token.
@@ -210,9 +211,13 @@ pub(super) fn block_on<T>(calls: impl Future<Output = T>) -> io::Result<T> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(calls))
 }
 
-/// Reads `host:port`.
-pub(super) fn host_and_port(text: &str) -> Result<String, String> {
-    let problem = || format!("{text:?} is no host and port, such as `127.0.0.1:7400`");
+/// Reads `host:port`, or `unix:/path`.
+pub(super) fn server(text: &str) -> Result<String, String> {
+    if let Some(unix) = Address::unix(text) {
+        let called = unix.and_then(|address| address.fits().map(|()| address.to_string()));
+        return called.map_err(|problem| format!("{text:?} {problem}"));
+    }
+    let problem = || format!("{text:?} is no host and port, such as `127.0.0.1:7400`, nor a `unix:/PATH`");
     let uri: Uri = format!("http://{text}").parse().map_err(|_| problem())?;
     let plain = uri.authority().is_some_and(|authority| authority.as_str() == text && !text.contains('@'));
     // Port 0 is where nobody can be called.
@@ -231,10 +236,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_a_host_and_a_port_and_nothing_else() {
+    fn a_server_is_a_host_and_a_port_or_a_socket_and_nothing_else() {
         for text in ["127.0.0.1:7400", "localhost:1", "[::1]:7400", "sidecar.example:65535"] {
-            assert_eq!(host_and_port(text).as_deref(), Ok(text));
+            assert_eq!(server(text).as_deref(), Ok(text));
         }
+        for (text, called) in [("unix:/run/a.sock", "unix:/run/a.sock"), ("unix:///a", "unix:/a"), ("unix:a", "unix:a")]
+        {
+            assert_eq!(server(text).as_deref(), Ok(called));
+        }
+        assert!(server(&format!("unix:/{}", "a".repeat(200))).unwrap_err().contains("bytes"));
         for text in [
             "",
             ":",
@@ -248,8 +258,12 @@ mod tests {
             "a:1?x",
             "http://a:1",
             "a b:1",
+            "unix:",
+            "unix:/run/",
+            "unix:@a",
+            "unix://a/b",
         ] {
-            assert!(host_and_port(text).is_err(), "{text:?}");
+            assert!(server(text).is_err(), "{text:?}");
         }
     }
 

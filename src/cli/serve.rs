@@ -33,7 +33,7 @@ pub(super) struct ServeCommand {
 /// Settings that the environment and flags may override.
 #[derive(Args, Debug, Default)]
 pub(super) struct Settings {
-    /// Where the doors listen [default: 127.0.0.1:7400].
+    /// Where the doors listen: ADDRESS:PORT, or `unix:PATH` for a Unix socket [default: 127.0.0.1:7400].
     #[arg(long, value_name = "ADDRESS", env = "COUNTERSIGN_LISTEN")]
     listen: Option<String>,
     /// Where the plaintext health listener listens [default: 127.0.0.1:7401].

@@ -9,6 +9,7 @@ impl Config {
         // Whoever adds a key says here whether it needs a restart.
         let Self {
             listen,
+            socket_mode,
             health_listen,
             policy,
             policy_settle,
@@ -18,6 +19,8 @@ impl Config {
             secret_file,
             arguments_bytes,
             open_limits,
+            sweep_every,
+            retention,
             preview,
             log_format,
             log_filter,
@@ -26,6 +29,7 @@ impl Config {
         } = self;
         [
             ("listen", *listen == newer.listen),
+            ("socket_mode", *socket_mode == newer.socket_mode),
             ("health_listen", *health_listen == newer.health_listen),
             ("policy", *policy == newer.policy),
             ("policy_settle", *policy_settle == newer.policy_settle),
@@ -40,6 +44,8 @@ impl Config {
             ("limits.arguments_bytes", *arguments_bytes == newer.arguments_bytes),
             ("limits.open_per_principal", open_limits.per_principal == newer.open_limits.per_principal),
             ("limits.open_per_agent", open_limits.per_agent == newer.open_limits.per_agent),
+            ("sweeper.every", *sweep_every == newer.sweep_every),
+            ("retention", *retention == newer.retention),
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),

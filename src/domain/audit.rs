@@ -42,6 +42,8 @@ pub enum AuditKind {
     ConsumeReplayed,
     /// An outcome was reported.
     ExecutionReported,
+    /// Nobody reported in time.
+    ExecutionTimedOut,
     /// A report was refused.
     ReportRefused,
     /// The policy was asked, and answered. Only where evaluations are audited.
@@ -50,7 +52,7 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -66,6 +68,7 @@ impl AuditKind {
         Self::ConsumeRefused,
         Self::ConsumeReplayed,
         Self::ExecutionReported,
+        Self::ExecutionTimedOut,
         Self::ReportRefused,
         Self::EvaluationDecided,
     ];
@@ -89,6 +92,7 @@ impl AuditKind {
             Self::CancelRefused => "cancel.refused",
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
+            Self::ExecutionTimedOut => "execution.timed_out",
             Self::EvaluationDecided => "evaluation.decided",
         }
     }

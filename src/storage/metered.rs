@@ -4,7 +4,7 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
-    Store, StoreError, StoredKey,
+    Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -37,12 +37,13 @@ enum Operation {
     Record,
     AuditRecords,
     Backlog,
+    Sweep,
     Keys,
     AddKey,
 }
 
 impl Operation {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -58,6 +59,7 @@ impl Operation {
         Self::Record,
         Self::AuditRecords,
         Self::Backlog,
+        Self::Sweep,
         Self::Keys,
         Self::AddKey,
     ];
@@ -80,6 +82,7 @@ impl Operation {
             Self::Record => "record",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
+            Self::Sweep => "sweep",
             Self::Keys => "keys",
             Self::AddKey => "add_key",
         }
@@ -215,6 +218,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

@@ -7,11 +7,12 @@
 pub mod changes;
 pub mod metered;
 pub mod sqlite;
+mod sweep;
 
 #[cfg(test)]
 mod conformance;
 
-use changes::Changes;
+pub use sweep::{Retention, Sweep, Swept};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
@@ -23,6 +24,7 @@ use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+use changes::Changes;
 use std::fmt;
 
 /// Rows, with the store's time when they were read.
@@ -292,6 +294,8 @@ pub trait Store: Send + Sync + 'static {
     /// Audit records, newest first.
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
 
+    /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
     /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
     /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;

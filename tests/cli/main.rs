@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod approvals;
+mod bench;
 mod check;
 mod demo;
 mod evaluate;
@@ -12,6 +13,7 @@ mod hostile;
 mod migrate;
 mod reload;
 mod serve;
+mod socket;
 mod support;
 mod terminal;
 mod traces;

@@ -115,7 +115,7 @@ impl Served {
             ..Invocation::default()
         };
         runtime().block_on(async {
-            let channel = client::channel(self.address.parse().unwrap()).unwrap();
+            let channel = client::channel_to(&self.address).unwrap();
             let request = EvaluateRequest { invocation: Some(invocation), explain: false };
             let answer = client::agent(channel, Bearer::new(&token(name)).unwrap()).evaluate(request).await?;
             Ok(answer.into_inner().reason)
@@ -124,7 +124,7 @@ impl Served {
 
     fn policy(&self) -> GetPolicyResponse {
         runtime().block_on(async {
-            let channel = client::channel(self.address.parse().unwrap()).unwrap();
+            let channel = client::channel_to(&self.address).unwrap();
             let mut operator = client::operator(channel, Bearer::new(&token(OPERATOR)).unwrap());
             operator.get_policy(GetPolicyRequest {}).await.unwrap().into_inner()
         })

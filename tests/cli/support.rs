@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
@@ -91,6 +91,16 @@ impl Countersign {
 
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
         self.command.args(arguments);
+        self
+    }
+
+    /// Run by a shell, as this script's `$0` and arguments.
+    pub fn through(mut self, script: &str) -> Self {
+        let mut command = Command::new("sh");
+        say_nothing(&mut command);
+        command.args(["-c", script, BINARY]).args(self.command.get_args());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command = command;
         self
     }
 
@@ -192,19 +202,35 @@ pub struct Serving {
     pub address: String,
     pub health_address: String,
     pub folder: Folder,
+    log: Arc<Mutex<String>>,
 }
 
 impl Serving {
     pub fn start(name: &str) -> Self {
-        let folder = Folder::new(name);
-        let arguments =
-            ["serve", "--dev", "--dev-dir", "dev", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"];
-        let mut child = Countersign::new(&arguments).within(&folder).spawn();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        Self::on(name, "127.0.0.1:0")
+    }
+
+    /// Its doors there; a socket's path is taken from its folder on.
+    pub fn on(name: &str, listen: &str) -> Self {
+        Self::dev(Folder::new(name), listen)
+    }
+
+    fn dev(folder: Folder, listen: &str) -> Self {
+        let arguments = ["serve", "--dev", "--dev-dir", "dev", "--listen", listen, "--health-listen", "127.0.0.1:0"];
+        Self::of(folder, |command| command.arguments(&arguments))
+    }
+
+    /// Any other that serves, started in this folder.
+    pub fn of(folder: Folder, told: impl FnOnce(Countersign) -> Countersign) -> Self {
+        let mut child = told(Countersign::new(&[])).within(&folder).spawn();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let (found, serving) = mpsc::channel();
+        let log = Arc::<Mutex<String>>::default();
+        let writes = Arc::clone(&log);
         std::thread::spawn(move || {
             let mut line = String::new();
-            while log.read_line(&mut line).is_ok_and(|read| read > 0) {
+            while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
+                writes.lock().unwrap().push_str(&line);
                 if let (Some(address), Some(health)) = (after(&line, " address="), after(&line, " health_address=")) {
                     let _ = found.send((address, health));
                 }
@@ -212,7 +238,25 @@ impl Serving {
             }
         });
         let (address, health_address) = serving.recv_timeout(PATIENCE).expect("the sidecar serves");
-        Self { child, address, health_address, folder }
+        Self { child, address, health_address, folder, log }
+    }
+
+    /// The same once more, over the same folder, after this one has ended.
+    pub fn again(mut self) -> Self {
+        self.ends();
+        let empty = Folder::new("left");
+        let folder = std::mem::replace(&mut self.folder, empty);
+        Self::dev(folder, &self.address.clone())
+    }
+
+    /// What it has logged up to now.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits for its end, which somebody has asked for.
+    pub fn ends(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
     }
 
     pub fn pid(&self) -> u32 {
@@ -238,10 +282,15 @@ impl Serving {
 
     /// The agent asks.
     pub fn ask(&self, requests: impl IntoIterator<Item = RequestApprovalRequest>) -> Vec<Approval> {
+        self.ask_at(&self.address, requests)
+    }
+
+    /// The agent asks, at this address of the sidecar.
+    pub fn ask_at(&self, address: &str, requests: impl IntoIterator<Item = RequestApprovalRequest>) -> Vec<Approval> {
         let token = fs::read_to_string(self.token_file("agent")).unwrap();
         let bearer = Bearer::new(token.trim()).unwrap();
         runtime().block_on(async {
-            let channel = client::channel(self.address.parse().unwrap()).unwrap();
+            let channel = client::channel_to(address).unwrap();
             let mut agent: AgentServiceClient<Authenticated> = client::agent(channel, bearer);
             let mut approvals = Vec::new();
             for request in requests {

@@ -133,7 +133,7 @@ impl Sidecar {
     }
 
     pub fn clients(&self) -> Clients {
-        let channel = client::channel(self.address.parse().unwrap()).unwrap();
+        let channel = client::channel_to(&self.address).unwrap();
         let bearer = |role: &str| Bearer::new(&token(role)).unwrap();
         Clients {
             agent: client::agent(channel.clone(), bearer("agent")),

@@ -39,7 +39,7 @@ fn question() -> Vec<u8> {
 #[tokio::test]
 async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
     let mut sidecar = Sidecar::start().await;
-    let (address, health) = (sidecar.running().address(), sidecar.running().health_address());
+    let (address, health) = (sidecar.running().address().tcp().unwrap(), sidecar.running().health_address());
     let mut call = RawCall::open(address, ASK, Some(&token("runtime"))).await;
     call.has_arrived().await;
     let mut idle = RawCall::open(address, ASK, Some(&token("runtime"))).await;
@@ -145,7 +145,7 @@ async fn a_sidecar_that_does_not_start_leaves_nothing_behind() {
         let mut config = config.clone();
         let address = taken.local_addr().unwrap();
         if listener == "doors" {
-            config.listen = address;
+            config.listen = address.into();
         } else {
             config.health_listen = address;
         }
@@ -246,7 +246,7 @@ async fn who_is_connected_and_asks_nothing_does_not_hold_up_a_stop() {
     let mut sidecar = Sidecar::start().await;
     sidecar.still_tells_the_story().await;
     // One connection that says nothing at all, and one channel that has had its answers and stays.
-    let silent = tokio::net::TcpStream::connect(sidecar.running().address()).await.unwrap();
+    let silent = tokio::net::TcpStream::connect(sidecar.running().address().tcp().unwrap()).await.unwrap();
     let channel = sidecar.channel();
     assert!(sidecar.stop().await, "there was nothing in flight that could be cut off");
     drop((silent, channel));

@@ -1,9 +1,10 @@
 //! HTTP/2 and HTTP/1.1 by hand, for what no client library would send.
 
+use countersign::address::Address;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -16,12 +17,21 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 /// One HTTP/2 connection with one call on it.
-pub struct RawCall(TcpStream);
+pub struct RawCall(Box<dyn Bytes>);
+
+/// A connection, over whatever it goes.
+pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
 
 impl RawCall {
     /// Opens a connection and sends the head of a call, its `:path` exactly as given.
-    pub async fn open(address: SocketAddr, path: &str, token: Option<&str>) -> Self {
-        let mut call = Self(TcpStream::connect(address).await.unwrap());
+    pub async fn open(address: impl Into<Address>, path: &str, token: Option<&str>) -> Self {
+        let connection: Box<dyn Bytes> = match address.into() {
+            Address::Tcp(address) => Box::new(TcpStream::connect(address).await.unwrap()),
+            Address::Unix(path) => Box::new(UnixStream::connect(path).await.unwrap()),
+        };
+        let mut call = Self(connection);
         call.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         call.frame(SETTINGS, 0, 0, &[]).await;
         // HPACK (RFC 7541): POST and http from the static table, the rest literally.

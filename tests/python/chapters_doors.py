@@ -7,13 +7,13 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from client import SERVICES, Code, Doors, Sidecar, evaluation, invocation, refused
+from client import SERVICES, Code, Doors, Sidecar, evaluation, invocation, open_channel, refused
 
 
 def health_says_serving_without_credentials(sidecar: Sidecar) -> None:
     services = [f"countersign.v1.{service}" for service in SERVICES]
     for address in (sidecar.address, sidecar.health_address):
-        with grpc.insecure_channel(address) as channel:
+        with open_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             for service in ["", "liveness", *services]:
                 answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
@@ -33,7 +33,7 @@ def the_health_listener_opens_no_door(sidecar: Sidecar) -> None:
 
 
 def reflection_lists_the_services_to_old_clients(sidecar: Sidecar) -> None:
-    with grpc.insecure_channel(sidecar.address) as channel:
+    with open_channel(sidecar.address) as channel:
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         question = reflection_pb2.ServerReflectionRequest(list_services="")
         answers = list(reflection.ServerReflectionInfo(iter([question]), timeout=20))

@@ -51,11 +51,17 @@ class _Credentials(
         return continuation(self._with_token(details), request)
 
 
+def open_channel(address: str) -> grpc.Channel:
+    """A channel to `host:port` or `unix:/path`. Of a path grpcio would make an authority that HTTP/2 does not allow."""
+    options = [("grpc.default_authority", "localhost")] if address.startswith("unix:") else []
+    return grpc.insecure_channel(address, options=options)
+
+
 class Doors:
     """Every service of the sidecar behind one channel, called with one token (or none)."""
 
     def __init__(self, address: str, token: str | None):
-        self._channel = grpc.insecure_channel(address)
+        self._channel = open_channel(address)
         channel = grpc.intercept_channel(self._channel, _Credentials(token))
         self.agent = agent_service_pb2_grpc.AgentServiceStub(channel)
         self.approver = approver_service_pb2_grpc.ApproverServiceStub(channel)

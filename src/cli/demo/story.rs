@@ -3,6 +3,7 @@
 use super::Stopped;
 use super::mailbox::Mailbox;
 use super::sidecar::{AGENT, PERSON, Sidecar};
+use crate::address::Address;
 use crate::cli::remote::Refused;
 use crate::cli::show::{self, short};
 use crate::cli::terminal::{Layout, ask, table, width, wrap};
@@ -13,7 +14,6 @@ use crate::proto::operator_service_client::OperatorServiceClient;
 use crate::proto::{self, ApprovalState, Decision, Outcome, Verdict};
 use std::fmt::Debug;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::time::Duration;
 use tonic::{Response, Status};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub(super) struct Story<'a> {
     agent_as_person: ApproverServiceClient<Authenticated>,
     person: ApproverServiceClient<Authenticated>,
     operator: OperatorServiceClient<Authenticated>,
-    address: SocketAddr,
+    address: Address,
     mailbox: Mailbox,
     step: u32,
 }
