@@ -2,6 +2,7 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
 mod evaluations;
@@ -9,14 +10,17 @@ mod executions;
 mod in_force;
 mod listing;
 mod request;
+mod watching;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
-pub use listing::{AuditFilter, Listed};
+pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
+pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
@@ -26,7 +30,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::secrets::Keys;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -41,10 +45,11 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -68,11 +73,20 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
-        Self { store, in_force, previewer, keys, limits, metrics: Arc::default(), evaluation_audit: None }
+        Self {
+            store,
+            in_force,
+            previewer,
+            keys,
+            limits,
+            watching: Arc::default(),
+            metrics: Arc::default(),
+            evaluation_audit: None,
+        }
     }
 
     /// The same, counting here.

@@ -94,8 +94,11 @@ impl Engine {
         };
         let retried = self.retried(&question).await?;
         let Some(requirement) = requirement else { return Ok(Asked::Allowed(Box::new(answer))) };
+        let id = ApprovalId::new(Uuid::now_v7());
+        let invocation = &question.invocation;
         let new = NewApproval {
-            id: ApprovalId::new(Uuid::now_v7()),
+            id,
+            arguments: self.keys.seal(id, &invocation.subject.fingerprint, invocation.arguments.canonical())?,
             question: self.question(caller, question, answer, requirement, retried),
             request,
             limits: self.limits,
@@ -155,7 +158,7 @@ impl Engine {
             requested_by: caller.name.clone(),
             // The policy asks only about actions that it knows, so there is a scope; were there none, the strongest.
             scope: answer.scope.unwrap_or(crate::domain::scope::Scope::Admin),
-            tags: answer.tags,
+            tags: answer.tags.to_vec(),
             preview: Some(preview),
             agent_note: asked.agent_note,
             policy_revision: answer.policy_revision,
@@ -193,8 +196,13 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Command(..)
         | EngineError::Consume(_)
         | EngineError::Report(..)
+        | EngineError::ArgumentsErased(_)
+        | EngineError::Sealing(_)
         | EngineError::LostRace
-        | EngineError::PageTokenInvalid => None,
+        | EngineError::PageTokenInvalid
+        | EngineError::TooManyWatchers { .. }
+        | EngineError::WatchTooSlow
+        | EngineError::WatchInterrupted => None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! `AgentService`: the door of the process that runs the agent.
 
 use super::fields::Violations;
-use super::{Doors, agent_caller, errors, render, to_the_end};
+use super::{Doors, agent_caller, credential_ended, errors, render, streams, to_the_end};
 use crate::domain::execution::Outcome;
 use crate::domain::limits;
 use crate::domain::policy::Policy;
 use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
+use crate::metrics::{Watcher, Watching};
 use crate::proto::agent_service_server::AgentService;
 use crate::proto::{self, batch_evaluate_result};
 use std::sync::Arc;
@@ -36,6 +37,23 @@ impl Doors {
 
 #[tonic::async_trait]
 impl AgentService for Doors {
+    type WatchApprovalStream = streams::Answers<proto::WatchApprovalResponse>;
+
+    async fn watch_approval(
+        &self,
+        request: Request<proto::WatchApprovalRequest>,
+    ) -> Result<Response<Self::WatchApprovalStream>, Status> {
+        let (caller, ended) = (agent_caller(&request)?, credential_ended(&request)?);
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
+        let (principal, agent, id) = violations.and(named)?;
+        let watch = self.engine.watch_approval(&caller, &principal, &agent, id).await;
+        let watch = watch.map_err(|error| errors::status(&error))?;
+        let watching = Watching::begin(self.engine.metrics(), Watcher::Agent);
+        Ok(Response::new(streams::approval(watch, watching, ended)))
+    }
+
     async fn evaluate(
         &self,
         request: Request<proto::EvaluateRequest>,

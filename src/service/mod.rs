@@ -11,6 +11,7 @@ mod methods;
 mod operator;
 mod render;
 mod sparing;
+mod streams;
 mod trace;
 
 pub use edge::EdgeLayer;
@@ -147,6 +148,12 @@ fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
 /// The credential that the guard let in: a stream ends when this has [`ended`](Credential::ended).
 fn credential<T>(request: &Request<T>) -> Result<&Credential, Status> {
     request.extensions().get::<Credential>().ok_or_else(errors::unauthenticated)
+}
+
+/// Waits until the credential that a call came with no longer opens its door.
+fn credential_ended<T>(request: &Request<T>) -> Result<impl Future<Output = ()> + Send + use<T>, Status> {
+    let credential = credential(request)?.clone();
+    Ok(async move { credential.ended().await })
 }
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {

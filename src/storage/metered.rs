@@ -3,8 +3,8 @@
 
 use super::changes::Changes;
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
-    Store, StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -34,16 +34,18 @@ enum Operation {
     ConsumeFacts,
     Execution,
     SaveExecution,
+    Arguments,
+    Executions,
     Record,
+    Sweep,
     AuditRecords,
     Backlog,
-    Sweep,
     Keys,
     AddKey,
 }
 
 impl Operation {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -56,10 +58,12 @@ impl Operation {
         Self::ConsumeFacts,
         Self::Execution,
         Self::SaveExecution,
+        Self::Arguments,
+        Self::Executions,
         Self::Record,
+        Self::Sweep,
         Self::AuditRecords,
         Self::Backlog,
-        Self::Sweep,
         Self::Keys,
         Self::AddKey,
     ];
@@ -79,10 +83,12 @@ impl Operation {
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
+            Self::Arguments => "arguments",
+            Self::Executions => "executions",
             Self::Record => "record",
+            Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
-            Self::Sweep => "sweep",
             Self::Keys => "keys",
             Self::AddKey => "add_key",
         }
@@ -212,16 +218,40 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Record, self.store.record(events)).await
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        self.timed(Operation::Executions, self.store.executions(query)).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
+    }
+
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
         self.timed(Operation::AuditRecords, self.store.audit_records(query)).await
     }
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
-    }
-
-    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

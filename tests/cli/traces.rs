@@ -58,7 +58,7 @@ impl Logging {
         let token = std::fs::read_to_string(self.folder.path("dev/agent.token")).unwrap();
         let bearer = Bearer::new(token.trim()).unwrap();
         runtime().block_on(async {
-            let channel = client::channel(self.address.parse::<std::net::SocketAddr>().unwrap()).unwrap();
+            let channel = client::channel_to(&self.address).unwrap();
             call(client::agent(channel, bearer)).await
         })
     }

@@ -13,7 +13,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["storage", "domain", "clock"]),
     // The one part of it that counts wraps the others.
     ("storage::metered", &["metrics"]),
-    ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
+    ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("sweeper", &["storage"]),
     ("engine", &["engine", "domain", "storage", "secrets", "auth::AgentBounds", "metrics::Metrics"]),
     // Generated: it names nothing of ours.
@@ -86,7 +86,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("http_body", &["service"]),
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
-    ("futures_util", &["storage"]),
+    ("futures_util", &["storage", "service"]),
     // What is swapped whole under running calls: the policy and the callers.
     ("arc_swap", &["engine", "auth"]),
     ("tokio", &["storage", "sweeper", "auth", "engine", "service", "app", "client", "cli"]),
@@ -106,6 +106,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
+    ("aes_gcm", &["secrets"]),
     // Randomness: secrets and tokens.
     ("getrandom", &["auth", "secrets"]),
     // What the pure part is made of.
@@ -114,6 +115,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("regex_automata", &["domain"]),
     ("jiff", &["domain", "cli"]),
     ("icu_properties", &["domain", "cli"]),
+    ("mimalloc", &["main"]),
     ("rustix", &["cli", "metrics"]),
     ("unicode_segmentation", &["domain"]),
 ];

@@ -2,15 +2,19 @@
 
 use super::load::Caller;
 use serde_json::Value;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// `grpc.health.v1.HealthCheckResponse` that says `SERVING`.
 const SERVING: [u8; 2] = [8, 1];
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
+
+/// A sidecar that takes longer to start does not start.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server; it ends when this is dropped.
 pub(super) struct Server {
@@ -46,26 +50,13 @@ impl Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), started_in: Duration::ZERO };
-        let mut log = BufReader::new(log);
-        let mut said = String::new();
-        let (address, health) = loop {
-            let mut line = String::new();
-            if log.read_line(&mut line)? == 0 {
-                return Err(io::Error::other(format!("the sidecar did not start: {said}")));
-            }
-            if let Some(found) = addresses(&line) {
-                break found;
-            }
-            said.push_str(&line);
-        };
+        let (address, health) = told(BufReader::new(log))?;
         let answer = Caller::connect(health, HEALTH, None)?.call_once(&[])?;
         if answer != SERVING {
             return Err(io::Error::other("the sidecar does not serve"));
         }
         server.started_in = begin.elapsed();
         server.address = address;
-        // What else it logs is nothing to wait for, and must not fill the pipe.
-        std::thread::spawn(move || io::copy(&mut log, &mut io::sink()));
         Ok(server)
     }
 
@@ -117,9 +108,34 @@ fn this_binary() -> io::Result<Command> {
     Ok(command)
 }
 
+/// Where a sidecar serves, as soon as its log says so.
+fn told(mut log: impl BufRead + Send + 'static) -> io::Result<(SocketAddr, SocketAddr)> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = String::new();
+        let mut line = String::new();
+        while log.read_line(&mut line).is_ok_and(|read| read > 0) {
+            if let Some(found) = addresses(&line) {
+                let _ = tell.send(Ok(found));
+                break;
+            }
+            said.push_str(&line);
+            line.clear();
+        }
+        let _ = tell.send(Err(said));
+        // What else it logs is nothing to wait for, and must not fill the pipe.
+        let _ = io::copy(&mut log, &mut io::sink());
+    });
+    match told.recv_timeout(PATIENCE) {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(said)) => Err(io::Error::other(format!("the sidecar did not start: {said}"))),
+        Err(_) => Err(io::Error::other("the sidecar does not say that it serves")),
+    }
+}
+
 /// Where a sidecar serves, by the line of its log that says so.
 fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let line: Value = serde_json::from_str(line).ok()?;
-    let read = |name: &str| line.get("fields")?.get(name)?.as_str()?.parse().ok();
+    let read = |name: &str| line.get(name)?.as_str()?.parse().ok();
     Some((read("address")?, read("health_address")?))
 }

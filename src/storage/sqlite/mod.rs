@@ -4,7 +4,8 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `sweeps`: the statements
+//! - `writes`, `reads`, `listing`, `sweeps`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -12,11 +13,13 @@
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod listing;
 mod open;
 mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
@@ -31,8 +34,8 @@ pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, NewApproval, Requested, Saved,
-    Store, StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -269,9 +272,36 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approval_seen_by(&mut reader, id, viewer)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                sealed::seen_by(&mut transaction, id, viewer).await
+            })
+            .await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
     }
@@ -333,6 +363,17 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                listing::executions(&mut transaction, &query, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         self.write(writes::SaveExecution { change, expected }).await
     }
@@ -351,6 +392,10 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.write(sweeps::SweepStep { step, limit }).await
+    }
+
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self
@@ -362,13 +407,15 @@ impl Store for SqliteStore {
         finish(reader, outcome)
     }
 
-    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.write(sweeps::SweepStep { step, limit }).await
-    }
-
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::keys(&mut reader)).await;
+        finish(reader, outcome)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(sealed::keys_in_use(&mut reader)).await;
         finish(reader, outcome)
     }
 

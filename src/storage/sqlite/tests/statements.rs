@@ -1,14 +1,17 @@
 //! How statements are run, what readers may do, and what a row must be.
 
 use super::*;
-use crate::storage::conformance::{Fixture, NO_LIMITS, approval_id, question, start, start_of, subject};
+use crate::storage::conformance::{
+    Fixture, NO_LIMITS, approval_id, question, sealed_arguments, start, start_of, subject,
+};
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(sweeps::ALL) {
+    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(listing::ALL).chain(sealed::ALL).chain(sweeps::ALL)
+    {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -19,7 +22,7 @@ async fn no_statement_reads_a_whole_table() {
             .collect();
         for step in &plan {
             // Few rows each, and no more in years: migrations, secrets. Lists of ids and what a statement itself yields.
-            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW"];
+            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW", "SCAN used"];
             // The newest, or the oldest, first, up to a limit.
             let in_order = (statement.contains("LIMIT") && statement.contains("ORDER BY"))
                 && [
@@ -74,6 +77,8 @@ async fn the_hot_statements_use_their_index() {
             "COVERING INDEX approvals_open_by_agent (requested_by=? AND agent=? AND open_until>?)",
         ),
         (writes::ALL.as_slice(), "executions_by_attempt"),
+        (listing::ALL.as_slice(), "INDEX executions_newest ((start_time,id)>(?,?) AND (start_time,id)<(?,?))"),
+        (listing::ALL.as_slice(), "audit_records_by_approval"),
     ] {
         let mut plans = Vec::new();
         for statement in table {
@@ -209,7 +214,8 @@ async fn an_approval_that_fits_no_state_is_corrupt() {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("UPDATE approvals SET {broken}")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -231,7 +237,8 @@ async fn a_decision_that_does_not_parse_makes_its_approval_corrupt() {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("INSERT INTO approval_decisions VALUES ('{id}', 0, {values})")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -285,7 +292,13 @@ async fn a_corrupt_approval_is_never_used() {
 async fn the_table_itself_refuses_a_row_that_fits_no_state() {
     let folder = Folder::new();
     let store = open(&folder).await;
-    let new = NewApproval { id: approval_id(), question: question(), request: None, limits: NO_LIMITS };
+    let new = NewApproval {
+        id: approval_id(),
+        question: question(),
+        request: None,
+        arguments: sealed_arguments(),
+        limits: NO_LIMITS,
+    };
     store.request(new).await.unwrap();
     store.start(start(subject())).await.unwrap().unwrap();
     let mut connection = open::writer_options(&folder.database()).connect().await.unwrap();
@@ -314,4 +327,41 @@ async fn the_table_itself_refuses_a_row_that_fits_no_state() {
         let error = query(broken).execute(&mut connection).await.unwrap_err();
         assert!(error.as_database_error().is_some(), "{broken}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_executions_looks_at_so_many_and_the_next_goes_on() {
+    let folder = Folder::new();
+    let store = open(&folder).await;
+    let oldest = store.start(start(subject())).await.unwrap().unwrap();
+    // Many of one instant, and none of them wanted.
+    let mut tool = open::writer_options(&folder.database()).connect().await.unwrap();
+    let columns: String = query("SELECT group_concat(name, ',') FROM pragma_table_xinfo('executions')")
+        .fetch_one(&mut tool)
+        .await
+        .unwrap()
+        .get(0);
+    let copied = columns
+        .replace("start_time", "start_time + 1")
+        .replace("attempt_id", "printf('01900000-0000-4000-8000-%012x', number)")
+        .replace("principal", "'somebody else'");
+    let copied = copied.replacen("id,", "printf('01900000-0000-7000-8000-%012x', number),", 1);
+    let insert = format!(
+        "WITH RECURSIVE numbers (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < 12000) \
+         INSERT INTO executions ({columns}) SELECT {copied} FROM executions, numbers"
+    );
+    query(AssertSqlSafe(insert)).execute(&mut tool).await.unwrap();
+    let mut wanted =
+        ExecutionQuery { principal: Some(oldest.subject.principal.clone()), limit: 10, ..Default::default() };
+    let mut pages = Vec::new();
+    loop {
+        let page = store.executions(wanted.clone()).await.unwrap().row;
+        pages.push(page.executions.len());
+        let Some(until) = page.looked_until else {
+            assert_eq!(page.executions, [oldest]);
+            break;
+        };
+        wanted.before = Some(until);
+    }
+    assert_eq!(pages, [0, 0, 1]);
 }
