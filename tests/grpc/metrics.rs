@@ -368,6 +368,33 @@ async fn a_stream_is_open_until_it_ends_and_then_it_is_a_call() {
 }
 
 #[tokio::test]
+async fn who_watches_is_counted_for_as_long_as_it_lasts() {
+    let sidecar = Sidecar::start().await;
+    let (approver, agent) = ("countersign_watchers{watcher=approver}", "countersign_watchers{watcher=agent}");
+    let (asked, _) = sidecar.ask(email()).await;
+    let request = WatchApprovalsRequest { principal: "olga".to_owned(), ..Default::default() };
+    let mut listener = sidecar.approver().watch_approvals(request).await.unwrap().into_inner();
+    listener.message().await.unwrap().unwrap();
+    let request = WatchApprovalRequest {
+        principal: asked.principal.clone(),
+        agent: asked.agent.clone(),
+        approval_id: asked.id.clone(),
+    };
+    let mut waiting = sidecar.agent().watch_approval(request).await.unwrap().into_inner();
+    waiting.message().await.unwrap().unwrap();
+    let page = scrape(&sidecar).await;
+    assert_eq!((page.value(approver), page.value(agent)), (1.0, 1.0));
+    // One ends by itself, once it is known; the other because nobody listens any more.
+    sidecar.decide("olga", &asked.id, Verdict::Deny).await.unwrap();
+    while waiting.message().await.unwrap().is_some() {}
+    drop(listener);
+    let page = until(&sidecar, "nobody watches", |page| page.value(approver) + page.value(agent) == 0.0).await;
+    assert_eq!(page.value("countersign_calls_total{code=OK,method=countersign.v1.AgentService/WatchApproval}"), 1.0);
+    let gone = "countersign_calls_total{code=CANCELLED,method=countersign.v1.ApproverService/WatchApprovals}";
+    assert_eq!(page.value(gone), 1.0);
+}
+
+#[tokio::test]
 async fn what_waits_for_people_is_told_with_its_age() {
     let sidecar = Sidecar::start().await;
     let (pending, age) = ("countersign_approvals_pending", "countersign_oldest_pending_age_seconds");
