@@ -5,6 +5,10 @@ mod health;
 mod incoming;
 mod reload;
 pub mod socket;
+mod transport;
+
+pub use incoming::{Incoming, Listener};
+pub use transport::{OwnThread, server};
 
 pub use reload::Reload;
 
@@ -20,8 +24,8 @@ use crate::secrets::{self, SecretError, ServerSecret};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
+use crate::sweeper::Sweeper;
 use health::Health;
-use incoming::{Incoming, Listener};
 use reload::Watched;
 use socket::SocketFile;
 use std::fmt;
@@ -32,15 +36,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 
-/// What one connection may have in flight; a runtime of agents shares one connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
-/// HTTP/2 windows, so that large arguments do not wait for window updates.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Why the sidecar did not start. Each is to be shown to whoever started it, as it is.
 #[derive(Debug)]
@@ -62,6 +60,8 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The doors' own thread.
+    Thread(std::io::Error),
     /// The descriptors for reflection.
     Reflection(String),
 }
@@ -75,6 +75,7 @@ impl fmt::Display for StartError {
             Self::Secret(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
+            Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
             Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
         }
     }
@@ -96,8 +97,12 @@ pub struct Running {
     monitor: JoinHandle<()>,
     health: Health,
     engine: Arc<Engine>,
+    sweeper: Arc<Sweeper>,
+    sweeping: JoinHandle<()>,
     grace_period: Duration,
     reload: Reload,
+    /// Last: state changes that run on it are finished before it ends.
+    _thread: OwnThread,
 }
 
 /// Starts a sidecar: everything that can be wrong is found before a port is opened.
@@ -143,7 +148,9 @@ async fn serve(
         tracing::warn!("no callers are configured: nobody can call");
     }
     let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
-    let (listener, address, socket) = open_doors(&config.listen, config.socket_mode).await?;
+    // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
+    let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
+    let (listener, address, socket) = open_doors_on(&thread, &config.listen, config.socket_mode).await?;
     let health_listener = listen(config.health_listen).await?;
     let health_address = local(&health_listener)?;
 
@@ -153,11 +160,7 @@ async fn serve(
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let edge = EdgeLayer::new(stopped.clone());
     let under_way = edge.under_way();
-    let mut router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+    let mut router = server()
         .layer(edge)
         .add_service(health_service.clone())
         .add_service(doors.agent(&callers))
@@ -177,7 +180,7 @@ async fn serve(
         router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = tokio::spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -186,6 +189,8 @@ async fn serve(
         Arc::clone(&engine),
         until(health_ended),
     ));
+    let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
@@ -212,8 +217,11 @@ async fn serve(
         monitor,
         health,
         engine,
+        sweeper,
+        sweeping,
         grace_period: config.grace_period,
         reload,
+        _thread: thread,
     })
 }
 
@@ -238,6 +246,11 @@ impl Running {
         &self.reload
     }
 
+    /// The background work. It goes on by itself; a pass may be run at any time.
+    pub fn sweeper(&self) -> &Arc<Sweeper> {
+        &self.sweeper
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
@@ -257,6 +270,7 @@ impl Running {
         self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
+        self.sweeping.abort();
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {
@@ -278,6 +292,17 @@ impl Running {
             Err(error) => error.to_string(),
         }
     }
+}
+
+/// What is listened on is served where it was made.
+async fn open_doors_on(
+    thread: &OwnThread,
+    address: &Address,
+    mode: u32,
+) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
+    let wanted = address.clone();
+    let opened = thread.handle().spawn(async move { open_doors(&wanted, mode).await }).await;
+    opened.unwrap_or_else(|cause| Err(StartError::Listen { address: address.clone(), cause: cause.into() }))
 }
 
 /// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.

@@ -4,18 +4,20 @@
 mod callers;
 mod changes;
 mod listen;
+mod upkeep;
 
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::OpenLimits;
 use crate::storage::sqlite::SqliteOptions;
+use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
 const LISTEN: &str = "127.0.0.1:7400";
@@ -41,6 +43,8 @@ struct File {
     grace_period: Option<String>,
     store: StoreSection,
     limits: LimitsSection,
+    sweeper: SweeperSection,
+    retention: RetentionSection,
     preview: PreviewConfig,
     log: LogSection,
     callers: Vec<CallerSection>,
@@ -147,6 +151,10 @@ pub struct Config {
     pub arguments_bytes: usize,
     /// How many approvals may be open at once.
     pub open_limits: OpenLimits,
+    /// How long the background work waits between two passes.
+    pub sweep_every: Duration,
+    /// For how long what is over is kept.
+    pub retention: Retention,
     /// What people are shown.
     pub preview: PreviewConfig,
     /// How log lines look.
@@ -252,6 +260,7 @@ impl Config {
         let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
         let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
         let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
+        let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), seconds(60 * 60));
         let sqlite = SqliteSettings {
             path,
             accept_clock: overrides.accept_clock.or(file.store.accept_clock).unwrap_or(false),
@@ -278,6 +287,7 @@ impl Config {
             crate::domain::canonical::MAX_BYTES,
             &mut problems,
         );
+        let retention = upkeep::resolve(&file.retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -308,6 +318,8 @@ impl Config {
             secret_file,
             arguments_bytes,
             open_limits,
+            sweep_every,
+            retention,
             preview,
             log_format,
             log_filter,

@@ -15,4 +15,5 @@ pub mod proto;
 pub mod secrets;
 pub mod service;
 pub mod storage;
+pub mod sweeper;
 pub mod telemetry;

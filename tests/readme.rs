@@ -52,6 +52,8 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
     assert_eq!(config.open_limits, defaults.open_limits);
+    assert_eq!(config.sweep_every, defaults.sweep_every);
+    assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the doors listen on.
 #[derive(Debug)]
-pub(super) enum Listener {
+pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
     /// A file.
@@ -38,14 +38,16 @@ impl Listener {
 }
 
 /// The connections that a listener accepts, with small messages sent at once.
-pub(super) struct Incoming {
+#[derive(Debug)]
+pub struct Incoming {
     listener: Listener,
     pause: Option<Pin<Box<Sleep>>>,
     failures: Sparing,
 }
 
 impl Incoming {
-    pub(super) fn new(listener: Listener) -> Self {
+    /// Those of this listener, on the runtime on which it was made.
+    pub fn new(listener: Listener) -> Self {
         Self { listener, pause: None, failures: Sparing::new() }
     }
 }
@@ -76,8 +78,10 @@ impl tokio_stream::Stream for Incoming {
 
 /// One connection. The server's code is built once for both kinds.
 #[derive(Debug)]
-pub(super) enum Connection {
+pub enum Connection {
+    /// From an address.
     Tcp(TcpStream),
+    /// Through a file.
     Unix(UnixStream),
 }
 

@@ -185,7 +185,7 @@ fn as_json(answer: &PolicyAnswer, fingerprint: &Fingerprint) -> Value {
         "reason": answer.reason.as_str(),
         "message": answer.message,
         "scope": answer.scope.map(|scope| scope.as_str()),
-        "tags": answer.tags,
+        "tags": *answer.tags,
         "rules": rules,
         "requirement": match &answer.decision {
             Decision::ConfirmationRequired(asked) => requirement_json(asked),

@@ -2,6 +2,7 @@
 //! reach or start.
 
 mod approvals;
+mod bench;
 pub mod catalog;
 mod check;
 mod demo;
@@ -55,6 +56,11 @@ enum Command {
     Migrate(migrate::MigrateCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
+    /// Measures what calls cost on this machine, each against a floor of the same run.
+    Bench(bench::BenchCommand),
+    /// The floor that `bench` measures against.
+    #[command(hide = true)]
+    BenchEcho(bench::echo::EchoCommand),
 }
 
 /// Runs the command of these arguments, the first of which is the program's name. What a command answers goes to `out`,
@@ -85,6 +91,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Health(command) => health::run(command, out, err),
         Command::Migrate(command) => migrate::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
+        Command::Bench(command) => bench::run(command, out, err),
+        Command::BenchEcho(command) => bench::echo::run(command, out),
     };
     // A reader that has gone away (`| head`) wants no more, and that is no failure of the command's.
     done.unwrap_or_else(|cause| {

@@ -33,6 +33,53 @@ fn nothing_said_means_the_documented_defaults() {
     assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
     assert_eq!(config.arguments_bytes, 256 * 1024);
     assert!(!config.reflection && !config.sqlite.accept_clock);
+    assert_eq!(config.sweep_every, Duration::from_secs(1));
+    assert_eq!(config.retention, Retention::default());
+}
+
+#[test]
+fn retention_is_a_duration_or_never() {
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 60 * 60));
+    let text = "[retention]\nerase_after = \"1h\"\napprovals = \"never\"\nexecutions = \"2h\"\nwaits = \"never\"\n\
+                audit_records = \"48h\"\n[sweeper]\nevery = \"250ms\"";
+    let config = load(text).unwrap();
+    let said = Retention {
+        erase_after: hours(1),
+        approvals: None,
+        executions: hours(2),
+        waits: None,
+        audit_records: hours(48),
+    };
+    assert_eq!((config.retention, config.sweep_every), (said, Duration::from_millis(250)));
+    let text = "[retention]\nerase_after = \"soon\"\napprovals = \"0s\"\nexecutions = \"999ms\"\nwaits = \"\"\n\
+                audit_records = \"36501d\"\n[sweeper]\nevery = \"0s\"";
+    let problems = load(text).unwrap_err().0.join("\n");
+    for key in
+        ["erase_after: \"soon\"", "approvals: \"0s\"", "executions: \"999ms\"", "waits: \"\"", "records: \"36501d\""]
+    {
+        assert!(problems.contains(key), "{key} in {problems}");
+    }
+    assert!(problems.contains("sweeper.every: \"0s\""), "{problems}");
+}
+
+#[test]
+fn what_is_deleted_is_erased_first() {
+    for (erase, approvals, holds) in [
+        ("1d", "1d", true),
+        ("1d", "never", true),
+        ("never", "never", true),
+        ("25h", "1d", false),
+        ("never", "90d", false),
+    ] {
+        let text = format!("[retention]\nerase_after = \"{erase}\"\napprovals = \"{approvals}\"");
+        match load(&text) {
+            Ok(_) => assert!(holds, "{erase} {approvals}"),
+            Err(problems) => {
+                assert!(!holds && problems.0.len() == 1, "{problems}");
+                assert!(problems.0[0].starts_with("retention.erase_after: "), "{problems}");
+            }
+        }
+    }
 }
 
 #[test]

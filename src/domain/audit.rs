@@ -42,13 +42,15 @@ pub enum AuditKind {
     ConsumeReplayed,
     /// An outcome was reported.
     ExecutionReported,
+    /// Nobody reported in time.
+    ExecutionTimedOut,
     /// A report was refused.
     ReportRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -64,6 +66,7 @@ impl AuditKind {
         Self::ConsumeRefused,
         Self::ConsumeReplayed,
         Self::ExecutionReported,
+        Self::ExecutionTimedOut,
         Self::ReportRefused,
     ];
 
@@ -86,6 +89,7 @@ impl AuditKind {
             Self::CancelRefused => "cancel.refused",
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
+            Self::ExecutionTimedOut => "execution.timed_out",
         }
     }
 

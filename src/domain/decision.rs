@@ -3,6 +3,7 @@
 use super::requirement::Requirement;
 use super::scope::Scope;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// May it run?
@@ -181,7 +182,7 @@ pub struct PolicyAnswer {
     /// The action's scope as it counts (an action that nobody reviewed counts as `admin`); none if it is not known.
     pub scope: Option<Scope>,
     /// The action's tags.
-    pub tags: Vec<String>,
+    pub tags: Arc<[String]>,
     /// Every rule that matched, in the policy's order.
     pub rules: Vec<MatchedRule>,
     /// How long the enforcing process has to report an outcome.

@@ -294,6 +294,15 @@ impl Execution {
         }
     }
 
+    /// The change that writes down that nobody reported in time; none if somebody did, or still may.
+    pub fn timed_out(&self, now: Timestamp) -> Option<Change<Self>> {
+        self.is_overdue(now).then(|| Change {
+            next: self.clone().as_of(now),
+            events: vec![self.event(AuditKind::ExecutionTimedOut, None, Outcome::Unknown.as_str())],
+            valid_before: None,
+        })
+    }
+
     /// Whether the same permit may be handed out again: no outcome yet, and time to report one.
     pub fn may_be_replayed(&self, now: Timestamp) -> bool {
         self.state == ExecutionState::Started && now < self.report_by
@@ -335,15 +344,19 @@ impl Execution {
             }
         };
         let by = state.report().map(|report| report.by.clone());
-        let event = AuditEvent {
-            approval: self.approval,
-            execution: Some(self.id),
-            ..AuditEvent::about(AuditKind::ExecutionReported, &self.subject, by.as_ref(), outcome.as_str())
-        };
+        let event = self.event(AuditKind::ExecutionReported, by.as_ref(), outcome.as_str());
         let next = Self { state, version: self.version.saturating_add(1), ..self.clone() };
         // A report in time may save what came too late as unknown: `Started` is left only before `report_by`.
         let valid_before = (self.state == ExecutionState::Started && now < self.report_by).then_some(self.report_by);
         Ok(Reported::Changed(Box::new(Change { next, events: vec![event], valid_before })))
+    }
+
+    fn event(&self, kind: AuditKind, caller: Option<&Identifier>, decision: &str) -> AuditEvent {
+        AuditEvent {
+            approval: self.approval,
+            execution: Some(self.id),
+            ..AuditEvent::about(kind, &self.subject, caller, decision)
+        }
     }
 
     fn is_overdue(&self, now: Timestamp) -> bool {

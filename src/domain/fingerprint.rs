@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::arguments::Arguments;
 use super::canonical::push_string;
-use super::hex::{hex, parse_hex};
+use super::hex::{self, parse_hex};
 
 /// A text that is not a digest of the kind that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,10 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&hex(&self.0))
+        let mut digits = [0; 64];
+        hex::fill(&mut digits, &self.0);
+        // Digits are text.
+        formatter.write_str(std::str::from_utf8(&digits).unwrap_or_default())
     }
 }
 
@@ -97,7 +100,8 @@ macro_rules! digest_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(formatter, "{}{}", $prefix, self.0)
+                formatter.write_str($prefix)?;
+                fmt::Display::fmt(&self.0, formatter)
             }
         }
 

@@ -7,12 +7,23 @@ use std::fmt;
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]).try_for_each(|value| out.write_char(digit(value)))
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]).try_for_each(|value| out.write_char(char::from(digit(value))))
 }
 
 /// The digits of `bytes`.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]).map(digit).collect()
+    let mut digits = vec![0; bytes.len() * 2];
+    fill(&mut digits, bytes);
+    // Digits are text.
+    String::from_utf8(digits).unwrap_or_default()
+}
+
+/// Fills `digits` with the digits of `bytes`, as far as it has room.
+pub(super) fn fill(digits: &mut [u8], bytes: &[u8]) {
+    let (pairs, _) = digits.as_chunks_mut::<2>();
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 0xF)];
+    }
 }
 
 /// Reads exactly `N` bytes. Capitals are refused, so that one value has one text.
@@ -29,8 +40,8 @@ pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 /// The digit of a value up to 15.
-fn digit(value: u8) -> char {
-    char::from(if value < 10 { b'0' + value } else { b'a' + (value - 10) })
+fn digit(value: u8) -> u8 {
+    if value < 10 { b'0' + value } else { b'a' + (value - 10) }
 }
 
 fn value(digit: u8) -> Option<u8> {

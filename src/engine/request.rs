@@ -155,7 +155,7 @@ impl Engine {
             requested_by: caller.name.clone(),
             // The policy asks only about actions that it knows, so there is a scope; were there none, the strongest.
             scope: answer.scope.unwrap_or(crate::domain::scope::Scope::Admin),
-            tags: answer.tags,
+            tags: answer.tags.to_vec(),
             preview: Some(preview),
             agent_note: asked.agent_note,
             policy_revision: answer.policy_revision,

@@ -6,11 +6,12 @@
 
 pub mod changes;
 pub mod sqlite;
+mod sweep;
 
 #[cfg(test)]
 mod conformance;
 
-use changes::Changes;
+pub use sweep::{Retention, Sweep, Swept};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
@@ -22,6 +23,7 @@ use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+use changes::Changes;
 use std::fmt;
 
 /// Rows, with the store's time when they were read.
@@ -328,6 +330,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Audit records, newest first.
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError>;
+
+    /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -104,6 +104,8 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     let attempt = new_attempt();
     sidecar.attempt("", &attempt, read.clone()).await.unwrap();
     assert!(sidecar.attempt("", &attempt, read).await.unwrap().replayed);
+    sidecar.advance(Duration::from_secs(300));
+    assert_eq!(sidecar.sweep().await.timed_out, 1);
     let callers = ["runtime", "runtime-2", "chat", "ops", "dana"].map(token);
     (tokens.into_iter().chain(callers).collect(), vec!["SENTINEL-MASKED".to_owned(), "SENTINEL@press".to_owned()])
 }
@@ -130,7 +132,7 @@ async fn every_kind_appears_with_its_facts() {
             ["approval.decided", "approval.approved", "approval.denied", "decide.refused", "approval.revoked"];
         assert_eq!(!record.person.is_empty(), of_people.contains(&record.kind.as_str()), "{}", record.kind);
         let caller = match record.kind.as_str() {
-            "approval.expired" => "",
+            "approval.expired" | "execution.timed_out" => "",
             "approval.cancelled" => "runtime-2",
             kind if of_people.contains(&kind) => "chat",
             _ => "runtime",
@@ -141,9 +143,9 @@ async fn every_kind_appears_with_its_facts() {
         if asks_policy.contains(&record.kind.as_str()) {
             assert_eq!(record.policy_revision, revision, "{}", record.kind);
         }
-        let without_approval =
-            matches!(record.kind.as_str(), "request.refused" | "execution.started" | "consume.replayed")
-                || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let without_approval = ["request.refused", "execution.started", "consume.replayed", "execution.timed_out"]
+            .contains(&record.kind.as_str())
+            || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
         let with_approval = !without_approval;
         assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
         let with_execution =
@@ -177,6 +179,7 @@ async fn every_kind_appears_with_its_facts() {
     assert_eq!(facts("decide.refused"), [("REVOKE", "APPROVAL_EXPIRED")].into());
     assert_eq!(facts("execution.started"), [("ALLOW", "ALLOWED")].into());
     assert_eq!(facts("execution.reported"), [("FAILED", "")].into());
+    assert_eq!(facts("execution.timed_out"), [("UNKNOWN", "")].into());
     assert_eq!(
         facts("consume.refused"),
         [("CONFIRMATION_REQUIRED", "APPROVAL_DENIED"), ("CONFIRMATION_REQUIRED", "APPROVAL_REQUIRED")].into()

@@ -16,6 +16,7 @@ use countersign::proto::{
     Approval, AuditRecord, ConsumeRequest, ConsumeResponse, DecideRequest, Invocation, ListAuditRecordsRequest,
     Objective, RequestApprovalRequest, RequestApprovalResponse, Verdict,
 };
+use countersign::sweeper::Report;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -144,6 +145,8 @@ pub fn config_in(folder: &Path) -> Config {
     };
     let mut config = Config::load(None, &overrides).unwrap();
     config.callers = callers();
+    // A test says when: see `Sidecar::sweep`.
+    config.sweep_every = Duration::from_secs(60 * 60);
     config
 }
 
@@ -256,6 +259,22 @@ impl Sidecar {
 
     pub fn operator(&self) -> OperatorServiceClient<Authenticated> {
         client::operator(self.channel(), Bearer::new(&token("ops")).unwrap())
+    }
+
+    /// Runs the background work until nothing is left for it; what it did.
+    pub async fn sweep(&self) -> Report {
+        let mut total = Report::default();
+        loop {
+            let report = self.running().sweeper().pass().await.unwrap();
+            total.expired += report.expired;
+            total.timed_out += report.timed_out;
+            total.erased += report.erased;
+            total.deleted += report.deleted;
+            total.lag = total.lag.max(report.lag);
+            if !report.more {
+                return total;
+            }
+        }
     }
 
     pub fn advance(&self, span: Duration) {

@@ -39,6 +39,7 @@ mod shutdown;
 mod socket;
 mod steps;
 mod story;
+mod sweeping;
 mod tenants;
 mod watching;
 mod wire;

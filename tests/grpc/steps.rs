@@ -185,7 +185,7 @@ impl Sidecar {
                     | "request.refused",
                     _,
                 ) => (state, 0),
-                ("execution.reported", Consumed) => (state, 0),
+                ("execution.reported" | "execution.timed_out", Consumed) => (state, 0),
                 (kind, _) => panic!("{kind} of what is {state:?}: {kinds:?}"),
             };
             state = next;

@@ -129,7 +129,7 @@ pub(super) fn read_entry(
         None => Some(None),
         Some(node) => read_definition(reader, node, &path.key("definition")).map(Some),
     };
-    Some(CatalogEntry { scope: scope?, curated: curated?, tags: tags?, definition: definition? })
+    Some(CatalogEntry { scope: scope?, curated: curated?, tags: tags?.into(), definition: definition? })
 }
 
 fn read_definition(reader: &mut Reader, node: &Node, path: &Path<'_>) -> Option<DefinitionDigest> {

@@ -10,6 +10,7 @@ use crate::domain::requirement::{Approver, Clause, Groups, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Policy {
@@ -31,7 +32,10 @@ impl Policy {
             reason,
             message,
             scope: known.map(|action| action.counted),
-            tags: known.map(|action| action.tags.to_vec()).unwrap_or_default(),
+            tags: known
+                .and_then(|action| action.entry)
+                .map(|action| Arc::clone(&action.entry.tags))
+                .unwrap_or_default(),
             rules: ruling.rules,
             report_within: ruling.action.map_or(self.defaults.times, |action| action.times).report_within,
             checks,

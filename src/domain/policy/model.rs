@@ -8,6 +8,7 @@ use crate::domain::pattern::{Pattern, any_matches};
 use crate::domain::requirement::Clause;
 use crate::domain::scope::Scope;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the policy or a catalog says of one action.
@@ -18,7 +19,7 @@ pub struct CatalogEntry {
     /// Whether a person reviewed this entry.
     pub curated: bool,
     /// Its tags, in the file's order.
-    pub tags: Vec<String>,
+    pub tags: Arc<[String]>,
     /// The digest of the tool's definition when the entry was made.
     pub definition: Option<DefinitionDigest>,
 }

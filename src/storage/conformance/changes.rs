@@ -1,6 +1,7 @@
 //! What a store tells of its changes.
 
 use super::*;
+use crate::storage::Sweep;
 use crate::storage::changes::{Changes, Told, Touch};
 
 /// Everything that has been told by now.
@@ -47,6 +48,23 @@ pub(in super::super) async fn what_changes_no_approval_is_not_told(fixture: Fixt
     fixture.report(&execution, Outcome::Unknown).await;
     fixture.approval(asked.id).await;
     assert_eq!(told(&mut changes), []);
+}
+
+pub(in super::super) async fn what_is_swept_is_told_as_one_by_one(fixture: Fixture) {
+    let pending = fixture.ask(question_about("pending")).await;
+    fixture.clock.advance(TICK);
+    let approved = fixture.approved(question_about("approved")).await;
+    fixture.advance_to(pending.decide_by);
+    let mut changes = fixture.store.changes();
+    fixture.store.sweep(Sweep::ExpireApprovals, 10).await.unwrap();
+    assert_eq!(told(&mut changes), [(approved.id, 3), (pending.id, 2)], "in the order of their deadlines");
+    fixture.clock.advance(USE_WITHIN);
+    let kept = TICK;
+    for step in [Sweep::ExpireApprovals, Sweep::EraseApprovals { kept }, Sweep::DeleteApprovals { kept }] {
+        fixture.store.sweep(step, 10).await.unwrap();
+    }
+    assert!(fixture.store.approval(pending.id).await.unwrap().row.is_none());
+    assert_eq!(told(&mut changes), [], "what is erased or deleted was final, and everybody has been told so");
 }
 
 pub(in super::super) async fn who_listens_and_then_reads_misses_nothing(fixture: Fixture) {

@@ -12,6 +12,7 @@ pub(super) mod listing;
 mod random;
 pub(super) mod requests;
 mod samples;
+pub(super) mod sweeping;
 
 use super::{Accepting, NewApproval, OpenLimits, RequestKey, Requested, Saved, Store};
 use crate::clock::ManualClock;
@@ -68,6 +69,7 @@ macro_rules! promises {
             approvals::hostile_text_is_kept_as_it_is,
             changes::every_change_is_told_once_it_is_committed,
             changes::what_changes_no_approval_is_not_told,
+            changes::what_is_swept_is_told_as_one_by_one,
             changes::who_listens_and_then_reads_misses_nothing,
             changes::those_that_there_are_are_read_by_their_ids,
             listing::a_person_sees_what_the_domain_says,
@@ -98,6 +100,15 @@ macro_rules! promises {
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,
             audit::keys_are_noted_once,
+            sweeping::expiring_writes_what_the_domain_says,
+            sweeping::timing_out_writes_what_the_domain_says,
+            sweeping::sweeping_twice_is_sweeping_once,
+            sweeping::a_sweep_deals_with_what_has_waited_longest_and_no_more_than_it_may,
+            sweeping::what_is_erased_keeps_everything_but_what_it_showed,
+            sweeping::what_is_erased_is_deleted_in_its_time,
+            sweeping::an_execution_is_kept_while_it_is_retried_or_under_way,
+            sweeping::audit_records_are_deleted_in_their_order_and_their_time,
+            sweeping::sweeping_and_consuming_and_deciding_never_both,
             durability::nothing_acknowledged_is_lost,
             durability::a_write_outlives_its_caller,
             durability::an_acknowledged_write_is_seen_by_every_read,

@@ -4,9 +4,10 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `listing`: the statements
+//! - `writes`, `reads`, `listing`, `sweeps`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
+//! - `seeding`: for measurements alone
 //!
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
@@ -17,18 +18,22 @@ mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod seeding;
+mod sweeps;
 mod time;
 mod writer;
 mod writes;
 
 pub use open::OpenError;
 pub use schema::SchemaVersions;
+#[doc(hidden)]
+pub use seeding::{ApprovalCopy, BareConnection};
 pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -356,6 +361,10 @@ impl Store for SqliteStore {
         let outcome = self.within(reads::audit_records(&mut reader, &query)).await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.write(sweeps::SweepStep { step, limit }).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

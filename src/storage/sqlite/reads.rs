@@ -66,17 +66,25 @@ const EARLIER: &str = concat!(
     "request_ids.approval_id AS approval_id FROM request_ids \
      WHERE caller = $1 AND principal = $2 AND agent = $3 AND request_id = $4"
 );
-/// One page of what one person or group sees, of one state that does not change with time.
-const AUDIENCE_FINAL: &str = "SELECT create_time, approval_id FROM approval_audience
+/// One page of what one person or group sees that stands in the table as one state, newest first, whatever its deadline.
+const AUDIENCE_NEWEST: &str = "SELECT create_time, approval_id FROM approval_audience
     WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
     ORDER BY create_time DESC, approval_id DESC LIMIT $6";
-/// The same of pending or approved ones, whose deadline says what they are at the store's time.
-const AUDIENCE_OPEN: &str = "SELECT audience.create_time AS create_time, audience.approval_id AS approval_id
-    FROM approval_audience audience CROSS JOIN approvals ON approvals.id = audience.approval_id
-    WHERE audience.kind = $1 AND audience.name = $2 AND audience.state = $3
-        AND (audience.create_time, audience.approval_id) < ($4, $5)
-        AND approvals.open_until BETWEEN $7 AND $8
-    ORDER BY audience.create_time DESC, audience.approval_id DESC LIMIT $6";
+/// The same of what has its deadline within these two: steps over what has not.
+const AUDIENCE_DUE: &str = "SELECT create_time, approval_id FROM approval_audience INDEXED BY approval_audience_newest
+    WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
+        AND open_until BETWEEN $7 AND $8
+    ORDER BY create_time DESC, approval_id DESC LIMIT $6";
+/// The same of few: looks at nothing else, and sorts them.
+const AUDIENCE_DUE_FEW: &str =
+    "SELECT create_time, approval_id FROM approval_audience INDEXED BY approval_audience_by_deadline
+    WHERE kind = $1 AND name = $2 AND state = $3 AND (create_time, approval_id) < ($4, $5)
+        AND open_until BETWEEN $7 AND $8
+    ORDER BY create_time DESC, approval_id DESC LIMIT $6";
+/// Whether they are few.
+const COUNT_AUDIENCE_DUE: &str = "SELECT count(*) FROM (
+    SELECT 1 FROM approval_audience INDEXED BY approval_audience_by_deadline
+    WHERE kind = $1 AND name = $2 AND state = $3 AND open_until BETWEEN $4 AND $5 LIMIT $6)";
 const EXECUTION: &str = concat!("SELECT ", execution_columns!(), " FROM executions WHERE id = $1");
 const ATTEMPT: &str = concat!(
     "SELECT ",
@@ -92,15 +100,20 @@ const AUDIT_OF_PRINCIPAL: &str =
     select_audit!("($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND principal = $3");
 const KEYS: &str = "SELECT id, check_value FROM keys ORDER BY create_time, id";
 
+/// Entries of an audience that are sorted rather than sought among all others, newest first.
+const FEW: i64 = 1_000;
+
 /// Every statement of this file, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 14] = [
+pub(super) const ALL: [&str; 16] = [
     SNAPSHOT,
     APPROVAL,
     APPROVALS,
     EARLIER,
-    AUDIENCE_FINAL,
-    AUDIENCE_OPEN,
+    AUDIENCE_NEWEST,
+    AUDIENCE_DUE,
+    AUDIENCE_DUE_FEW,
+    COUNT_AUDIENCE_DUE,
     EXECUTION,
     ATTEMPT,
     AUDIT,
@@ -201,7 +214,23 @@ async fn audience_page(
         Some((time, id)) => (time.micros(), id.to_string()),
         None => (i64::MAX, String::new()),
     };
-    let statement = query(if deadlines.is_some() { AUDIENCE_OPEN } else { AUDIENCE_FINAL })
+    let statement = match deadlines {
+        None => AUDIENCE_NEWEST,
+        Some((from, to)) => {
+            let few: i64 = query(COUNT_AUDIENCE_DUE)
+                .bind(kind)
+                .bind(rows::text(name))
+                .bind(state.as_str())
+                .bind(from)
+                .bind(to)
+                .bind(FEW)
+                .fetch_one(&mut *connection)
+                .await?
+                .try_get(0)?;
+            if few < FEW { AUDIENCE_DUE_FEW } else { AUDIENCE_DUE }
+        }
+    };
+    let statement = query(statement)
         .bind(kind)
         .bind(rows::text(name))
         .bind(state.as_str())

@@ -73,7 +73,7 @@ pub(super) async fn dump(path: &Path) -> String {
 /// What each of these finds is a row that its neighbours contradict.
 const CONTRADICTIONS: [&str; 9] = [
     "SELECT a.approval_id FROM approval_audience a LEFT JOIN approvals p ON p.id = a.approval_id
-        WHERE a.state IS NOT p.state OR a.create_time IS NOT p.create_time",
+        WHERE a.state IS NOT p.state OR a.create_time IS NOT p.create_time OR a.open_until IS NOT p.open_until",
     "SELECT p.id FROM approvals p WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
         WHERE a.approval_id = p.id AND a.kind = 'person' AND a.name = p.principal)",
     "SELECT d.approval_id FROM approval_decisions d WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
@@ -83,7 +83,7 @@ const CONTRADICTIONS: [&str; 9] = [
         WHERE p.state = 'consumed' AND (e.approval_id IS NOT p.id OR e.start_time <> p.consume_time
             OR e.fingerprint <> p.fingerprint OR e.principal <> p.principal OR e.agent <> p.agent)",
     "SELECT e.id FROM executions e LEFT JOIN approvals p ON p.id = e.approval_id
-        WHERE e.approval_id IS NOT NULL AND p.execution_id IS NOT e.id",
+        WHERE p.id IS NOT NULL AND p.execution_id IS NOT e.id",
     "SELECT p.id FROM approvals p WHERE (SELECT count(*) FROM audit_records r
         WHERE r.approval_id = p.id AND r.kind = 'approval.' || p.state) <> (p.state <> 'pending')",
     "SELECT e.id FROM executions e WHERE (SELECT count(*) FROM audit_records r WHERE r.execution_id = e.id

@@ -49,9 +49,10 @@ const COUNT_DECISIONS: &str = "SELECT count(*) FROM approval_decisions WHERE app
 const INSERT_DECISION: &str = "INSERT INTO approval_decisions
     (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time)
-    VALUES (?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
-const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2 WHERE approval_id = $1 AND state <> $2";
+const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
+const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2, open_until = $3
+    WHERE approval_id = $1 AND state <> $2";
 const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
     (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
 /// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
@@ -233,7 +234,7 @@ impl Write for Consume {
             None => None,
         };
         let change = self.start.clone().at(retried.as_ref(), now);
-        set_audience(connection, self.approval, StateName::Consumed).await?;
+        set_audience(connection, self.approval, StateName::Consumed, None).await?;
         if !insert_execution(connection, &change.next).await? {
             // The statement above has just seen that there is no such attempt.
             return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
@@ -406,7 +407,8 @@ async fn write_approval(
     if valid_before.is_some_and(|deadline| now >= deadline) {
         return Ok(Saved::Conflict);
     }
-    let updated = ApprovalColumns::of(&next.state)
+    let columns = ApprovalColumns::of(&next.state);
+    let updated = columns
         .bind(query(UPDATE_APPROVAL), next.decide_by)
         .bind(rows::integer(next.version))
         .bind(next.id.to_string())
@@ -417,7 +419,7 @@ async fn write_approval(
         return Ok(Saved::Conflict);
     }
     touched.approval(next.id, next.version);
-    set_audience(connection, next.id, next.state.name()).await?;
+    set_audience(connection, next.id, columns.state, columns.open_until(next.decide_by)).await?;
     insert_decisions(connection, next).await?;
     record(connection, events, now).await?;
     Ok(Saved::Yes)
@@ -461,13 +463,19 @@ async fn insert_audience(
         .bind(rows::text(name))
         .bind(approval.state.name().as_str())
         .bind(approval.create_time.micros())
+        .bind(ApprovalColumns::of(&approval.state).open_until(approval.decide_by))
         .execute(connection)
         .await?;
     Ok(())
 }
 
-async fn set_audience(connection: &mut SqliteConnection, id: ApprovalId, state: StateName) -> Result<(), StoreError> {
-    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).execute(connection).await?;
+async fn set_audience(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+    state: StateName,
+    open_until: Option<i64>,
+) -> Result<(), StoreError> {
+    query(UPDATE_AUDIENCE).bind(id.to_string()).bind(state.as_str()).bind(open_until).execute(connection).await?;
     Ok(())
 }
 
@@ -516,7 +524,7 @@ pub(super) async fn record(
 }
 
 /// A UUIDv7 of the store's time.
-fn record_id(now: Timestamp) -> Uuid {
+pub(super) fn record_id(now: Timestamp) -> Uuid {
     let micros = u64::try_from(now.micros()).unwrap_or(0);
     let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))

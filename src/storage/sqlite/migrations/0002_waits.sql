@@ -67,6 +67,17 @@ CREATE INDEX approval_arguments_by_key ON approval_arguments (key_id);
 -- Listing executions, newest first. They are made in this order, so that it grows at its end alone.
 CREATE INDEX executions_newest ON executions (start_time, id);
 
+-- The deadline of what is open, copied as the state is, so that a list tells what is overdue without the approval.
+ALTER TABLE approval_audience ADD COLUMN open_until INTEGER;
+UPDATE approval_audience SET open_until = (SELECT open_until FROM approvals WHERE approvals.id = approval_id);
+-- Listing approvals: one person's or group's of one state, newest first. In place of the first migration's: with the
+-- deadline, what is overdue and not written down yet is stepped over within the index.
+DROP INDEX approval_audience_newest;
+CREATE INDEX approval_audience_newest ON approval_audience (kind, name, state, create_time, approval_id, open_until);
+-- Listing what is open, or overdue and not written down yet, where that is little: however much there is of the other.
+CREATE INDEX approval_audience_by_deadline ON approval_audience (kind, name, state, open_until, create_time, approval_id)
+    WHERE open_until IS NOT NULL;
+
 -- Sweeping: what is overdue.
 CREATE INDEX approvals_by_deadline ON approvals (open_until) WHERE open_until IS NOT NULL;
 -- Erasing: what has been final for long enough and still shows something. An erased preview is the empty text.
@@ -75,3 +86,10 @@ CREATE INDEX approvals_to_erase ON approvals (coalesce(consume_time, close_time,
 -- Retention: what has been final for even longer.
 CREATE INDEX approvals_to_delete ON approvals (coalesce(consume_time, close_time, decide_time))
     WHERE open_until IS NULL AND preview_json = '';
+-- Retention: whether an execution is still to be retried. Few are.
+CREATE INDEX approvals_retrying ON approvals (retry_of) WHERE retry_of IS NOT NULL AND open_until IS NOT NULL;
+
+-- Sweeping: what nobody has reported in time.
+CREATE INDEX executions_by_deadline ON executions (report_by) WHERE state = 'started';
+-- Retention: what has had an outcome, or none in time, for long enough.
+CREATE INDEX executions_to_delete ON executions (coalesce(report_time, report_by)) WHERE state <> 'started';

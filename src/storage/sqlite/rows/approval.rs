@@ -90,15 +90,6 @@ impl ApprovalColumns {
     /// Binds nine values: state, `decide_time`, `use_by`, `consume_time`, `execution_id`, `close_time`, `closed_by`,
     /// `state_reason` and `open_until`.
     pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>, decide_by: Timestamp) -> Statement<'q> {
-        let open_until = match self.state {
-            StateName::Pending => Some(decide_by),
-            StateName::Approved => self.use_by,
-            StateName::Denied
-            | StateName::Cancelled
-            | StateName::Revoked
-            | StateName::Expired
-            | StateName::Consumed => None,
-        };
         statement
             .bind(self.state.as_str())
             .bind(self.decide_time.map(Timestamp::micros))
@@ -108,7 +99,21 @@ impl ApprovalColumns {
             .bind(self.close_time.map(Timestamp::micros))
             .bind(maybe_text(self.closed_by.as_ref()))
             .bind(self.state_reason.clone())
-            .bind(open_until.map(Timestamp::micros))
+            .bind(self.open_until(decide_by))
+    }
+
+    /// The deadline of what is open, as it is bound; final approvals have none.
+    pub(in super::super) fn open_until(&self, decide_by: Timestamp) -> Option<i64> {
+        let open_until = match self.state {
+            StateName::Pending => Some(decide_by),
+            StateName::Approved => self.use_by,
+            StateName::Denied
+            | StateName::Cancelled
+            | StateName::Revoked
+            | StateName::Expired
+            | StateName::Consumed => None,
+        };
+        open_until.map(Timestamp::micros)
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, StoreError> {

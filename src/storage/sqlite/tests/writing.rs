@@ -54,7 +54,7 @@ impl Write for FailingCommit {
 
     async fn run(&self, connection: &mut SqliteConnection, _: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
         query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await?;
-        query("INSERT INTO approval_audience VALUES ('nothing', 'person', 'x', 'pending', 0)")
+        query("INSERT INTO approval_audience VALUES ('nothing', 'person', 'x', 'pending', 0, 1)")
             .execute(connection)
             .await?;
         Ok(())

@@ -1,0 +1,122 @@
+//! `countersign bench`: what a call costs on this machine, beside a floor that is measured in the same run. Absolute figures
+//! say more about the machine than about the sidecar; the ratios, and the CPU time of a call, are what to compare.
+
+mod consume;
+pub(super) mod echo;
+mod evaluate;
+mod load;
+mod process;
+mod report;
+mod start;
+mod world;
+
+use super::exit::Exit;
+use clap::{Args, ValueEnum};
+use report::Part;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+use world::World;
+
+/// What `bench` is told.
+#[derive(Args, Debug)]
+pub(super) struct BenchCommand {
+    /// Only these parts.
+    #[arg(long, value_name = "NAME", num_args = 1.., value_enum)]
+    only: Vec<Name>,
+    /// How long one measurement takes; what is counted instead of timed grows with it.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = seconds)]
+    seconds: f64,
+    /// How often everything is measured, in turn with its floor: the medians are told.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// The approvals in the database that `start` starts on.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = rows)]
+    rows: usize,
+    /// Where the databases are made, and removed again: on the disk that is to be measured [default: the system's folder
+    /// for temporary files].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Evaluate, against an empty call of the same size on the same transport.
+    Evaluate,
+    /// Durable Consume, against the same statements without a server, a bare commit, and an empty call.
+    Consume,
+    /// From the start to SERVING, memory, the first page of a long list.
+    Start,
+}
+
+/// How much is measured.
+pub(super) struct Plan {
+    /// How long a measurement takes.
+    span: Duration,
+    /// How often each is repeated.
+    rounds: u32,
+    /// Approvals to start on.
+    rows: usize,
+}
+
+impl Plan {
+    /// So many a second, for as long as a measurement takes; at least one.
+    fn count(&self, per_second: u32) -> usize {
+        let count = (f64::from(per_second) * self.span.as_secs_f64()).ceil().max(1.0);
+        // At most some millions, by the bounds of both.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let count = count as usize;
+        count
+    }
+}
+
+/// Measures, and prints. 0 whether or not the targets are met: that is for whoever knows the machine to judge.
+pub(super) fn run(command: &BenchCommand, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Exit> {
+    let plan = Plan { span: Duration::from_secs_f64(command.seconds), rounds: command.rounds, rows: command.rows };
+    let parts = match measure(command, &plan, err) {
+        Ok(parts) => parts,
+        Err(cause) => {
+            writeln!(err, "bench: {cause}")?;
+            return Ok(Exit::Unreachable);
+        }
+    };
+    if command.json {
+        report::print_json(&parts, plan.rounds, command.seconds, out)?;
+    } else {
+        for part in &parts {
+            part.print(out)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn measure(command: &BenchCommand, plan: &Plan, err: &mut dyn Write) -> io::Result<Vec<Part>> {
+    if cfg!(debug_assertions) {
+        writeln!(err, "this binary is not optimised: its figures say little")?;
+    }
+    let place = command.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let world = World::make(&place).map_err(|cause| io::Error::other(format!("{}: {cause}", place.display())))?;
+    let all = [Name::Evaluate, Name::Consume, Name::Start];
+    let wanted = all.into_iter().filter(|name| command.only.is_empty() || command.only.contains(name));
+    wanted
+        .map(|name| match name {
+            Name::Evaluate => evaluate::run(&world, plan),
+            Name::Consume => consume::run(&world, plan),
+            Name::Start => start::run(&world, plan),
+        })
+        .collect()
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=600.0).contains(seconds));
+    seconds.ok_or_else(|| format!("{text:?} is no number of seconds from 0.001 to 600"))
+}
+
+fn rows(text: &str) -> Result<usize, String> {
+    let rows = text.parse().ok().filter(|rows| (1..=10_000_000).contains(rows));
+    rows.ok_or_else(|| format!("{text:?} is no number from 1 to 10000000"))
+}

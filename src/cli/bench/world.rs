@@ -1,0 +1,237 @@
+//! What is measured on: a folder with a configuration, a policy and databases that are filled before any server starts.
+
+use crate::app;
+use crate::auth::AgentBounds;
+use crate::auth::token::{TokenHash, mint};
+use crate::clock::SystemClock;
+use crate::config::{Config, Overrides, beside};
+use crate::domain::approval::{Answer, Approval, Person, Verdict};
+use crate::domain::arguments::{Arguments, DEFAULT_MAX_ARGUMENTS_BYTES};
+use crate::domain::ids::ApprovalId;
+use crate::domain::invocation::{Invocation, Said};
+use crate::domain::pattern::Pattern;
+use crate::domain::text::Identifier;
+use crate::engine::{AgentCaller, Asked, Question};
+use crate::proto;
+use crate::secrets::{Keys, ServerSecret};
+use crate::storage::sqlite::{ApprovalCopy, SqliteOptions, SqliteStore};
+use crate::storage::{Store as _, StoreError};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+const POLICY: &str = include_str!("policy.yaml");
+/// The bytes of each call's arguments.
+const ARGUMENTS: usize = 400;
+/// Copies of one transaction: well within the time that a write may take.
+const SEEDED_AT_ONCE: usize = 10_000;
+/// The agent's caller.
+pub(super) const CALLER: &str = "runtime";
+/// On whose behalf everything is done.
+pub(super) const PRINCIPAL: &str = "dana";
+const AGENT: &str = "assistant";
+const ACCOUNT: &str = "work-mailbox-a";
+const ACTION: &str = "SEND_EMAIL";
+/// The connector whose actions people are asked about.
+pub(super) const ASKED: &str = "asked";
+
+/// A folder, removed with everything in it when dropped.
+pub(super) struct World {
+    folder: PathBuf,
+    /// Where work that waits is done.
+    pub(super) runtime: Runtime,
+    /// The agent's token.
+    pub(super) agent_token: Zeroizing<String>,
+    /// The approver's.
+    pub(super) approver_token: Zeroizing<String>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // What cannot be removed stays where such things are looked for.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A database with approvals in it.
+pub(super) struct Database {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// The approval that all others are copies of.
+    pub(super) template: Approval,
+    /// The copies, about call 0, 1, 2 and so on.
+    pub(super) copies: Vec<ApprovalId>,
+    /// What makes their tokens.
+    pub(super) keys: Keys,
+}
+
+impl World {
+    /// A new folder within `place`.
+    pub(super) fn make(place: &Path) -> io::Result<Self> {
+        let folder = place.join(format!("countersign-bench-{}", Uuid::new_v4().simple()));
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let token = || mint().map_err(io::Error::other);
+        let world = Self { folder, runtime, agent_token: token()?, approver_token: token()? };
+        let hash = |token: &str| TokenHash::of(token.as_bytes()).to_string();
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\npolicy = \"policy.yaml\"\n\
+             [log]\nformat = \"json\"\nfilter = \"info\"\n\
+             [[callers]]\nname = \"{CALLER}\"\nrole = \"agent\"\ntoken_sha256 = \"{}\"\nagents = [\"*\"]\n\
+             principals = [\"*\"]\n\
+             [[callers]]\nname = \"chat\"\nrole = \"approver\"\ntoken_sha256 = \"{}\"\nasserts_principal = [\"*\"]\n",
+            hash(&world.agent_token),
+            hash(&world.approver_token),
+        );
+        world.write("countersign.toml", &config)?;
+        world.write("policy.yaml", POLICY)?;
+        Ok(world)
+    }
+
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let mut open = OpenOptions::new();
+        open.write(true).create_new(true).mode(0o600).open(self.folder.join(name))?.write_all(text.as_bytes())
+    }
+
+    /// The configuration of every sidecar.
+    pub(super) fn config(&self) -> PathBuf {
+        self.folder.join("countersign.toml")
+    }
+
+    /// How a database of this name is opened.
+    pub(super) fn options(&self, path: &Path) -> SqliteOptions {
+        SqliteOptions::new(path, Arc::new(SystemClock::new()))
+    }
+
+    /// A new database with `count` approvals, each about a call of its own: open ones, or such as are approved and may be
+    /// used.
+    pub(super) fn database(&self, name: &str, count: usize, approved: bool) -> io::Result<Database> {
+        let path = self.folder.join(name);
+        let overrides = Overrides { sqlite: Some(path.clone()), ..Overrides::default() };
+        let config = Config::load(Some(&self.config()), &overrides).map_err(io::Error::other)?;
+        self.runtime.block_on(async {
+            let template = ask(&config, approved).await?;
+            let store = SqliteStore::open(self.options(&path)).await.map_err(io::Error::other)?;
+            let seeded = seed(&store, template.id, count).await;
+            store.close().await;
+            let secret = ServerSecret::read(&beside(&path, "secret")).map_err(io::Error::other)?;
+            let secret = secret.ok_or_else(|| io::Error::other("the sidecar made no secret"))?;
+            let keys = secret.keys().map_err(io::Error::other)?;
+            Ok(Database { template, copies: seeded.map_err(io::Error::other)?, keys, path: path.clone() })
+        })
+    }
+}
+
+/// A call of number `number`, by this connector.
+pub(super) fn invocation(connector: &str, number: usize) -> Result<Invocation, io::Error> {
+    let said = Said {
+        principal: identifier(PRINCIPAL)?,
+        agent: identifier(AGENT)?,
+        conversation: Some(identifier("chat-1")?),
+        connector: identifier(connector)?,
+        account: Some(identifier(ACCOUNT)?),
+        connection: None,
+        action: identifier(ACTION)?,
+        objective: None,
+        tool_definition_digest: None,
+        labels: BTreeMap::new(),
+    };
+    let arguments = Arguments::parse(&arguments(number), DEFAULT_MAX_ARGUMENTS_BYTES).map_err(unexpected)?;
+    Ok(Invocation::new(said, arguments))
+}
+
+/// The same, as an agent says it.
+pub(super) fn message(connector: &str, number: usize) -> proto::Invocation {
+    proto::Invocation {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        conversation: "chat-1".to_owned(),
+        connector: connector.to_owned(),
+        account: ACCOUNT.to_owned(),
+        action: ACTION.to_owned(),
+        arguments_json: arguments(number),
+        ..proto::Invocation::default()
+    }
+}
+
+/// The name of the agent's caller, as an identifier.
+pub(super) fn caller() -> Result<Identifier, io::Error> {
+    identifier(CALLER)
+}
+
+/// An email, in members that are in no order, with white space as a client's library writes it.
+fn arguments(number: usize) -> String {
+    let filled = |body: &str| {
+        format!(
+            "{{\"recipient_email\": \"kim@acme.com\", \"subject\": \"Report {number:09}\", \"is_html\": false, \
+             \"body\": \"{body}\", \"attachment\": {{\"name\": \"figures.csv\", \"bytes\": 20481}}, \
+             \"cc\": [\"lee@acme.com\", \"max@acme.com\"], \"priority\": 1.5}}"
+        )
+    };
+    let sentence = "The figures of last week are attached. \\u00dcberall gr\u{fc}n. ";
+    let room = ARGUMENTS.saturating_sub(filled("").len());
+    let mut body = sentence.repeat(room / sentence.len());
+    body.push_str(&".".repeat(room.saturating_sub(body.len())));
+    filled(&body)
+}
+
+/// Asks about a call that is none of those that are copied later, and approves it if so told.
+async fn ask(config: &Config, approved: bool) -> io::Result<Approval> {
+    let running = app::start(config, Arc::new(SystemClock::new())).await.map_err(io::Error::other)?;
+    let everyone = || vec![Pattern::new("*")];
+    let bounds = Arc::new(AgentBounds { agents: everyone(), principals: everyone() });
+    let agent = AgentCaller { name: caller()?, bounds };
+    let question = Question {
+        invocation: invocation(ASKED, 999_999_999)?,
+        request_id: None,
+        retry_of: None,
+        agent_note: None,
+        decide_within: None,
+    };
+    let asked = running.engine().request_approval(&agent, question).await.map_err(unexpected)?;
+    let Asked::Open { approval, .. } = asked else { return Err(io::Error::other("nobody was asked")) };
+    let approval = if approved {
+        let person = Person { id: identifier(PRINCIPAL)?, groups: Default::default(), caller: identifier("chat")? };
+        let fingerprint = approval.question.subject.fingerprint;
+        let answer = Answer { verdict: Verdict::Approve, reason: None, shown_fingerprint: Some(fingerprint) };
+        running.engine().decide(&person, approval.id, &answer).await.map_err(unexpected)?
+    } else {
+        *approval
+    };
+    running.stop().await;
+    Ok(approval)
+}
+
+/// Copies it, about call 0, 1, 2 and so on.
+async fn seed(store: &SqliteStore, template: ApprovalId, count: usize) -> Result<Vec<ApprovalId>, StoreError> {
+    let mut ids = Vec::with_capacity(count);
+    let mut copies = Vec::with_capacity(SEEDED_AT_ONCE.min(count));
+    for number in 0..count {
+        let call = invocation(ASKED, number).map_err(|cause| StoreError::Inconsistent { cause: cause.to_string() })?;
+        let id = ApprovalId::new(Uuid::now_v7());
+        let (fingerprint, arguments) = (call.subject.fingerprint, call.subject.arguments_digest);
+        copies.push(ApprovalCopy { id, fingerprint, arguments });
+        ids.push(id);
+        if copies.len() == SEEDED_AT_ONCE {
+            store.seed(template, &copies).await?;
+            copies.clear();
+        }
+    }
+    store.seed(template, &copies).await?;
+    Ok(ids)
+}
+
+fn identifier(text: &str) -> Result<Identifier, io::Error> {
+    Identifier::parse(text).map_err(unexpected)
+}
+
+fn unexpected(cause: impl Debug) -> io::Error {
+    io::Error::other(format!("{cause:?}"))
+}
