@@ -63,6 +63,8 @@ pub const WATCH_SNAPSHOT: usize = 2_000;
 pub const WATCH_QUEUE: usize = 1_024;
 /// What they may weigh together.
 pub const WATCH_QUEUE_BYTES: usize = 1024 * 1024;
+/// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
+pub const EVALUATIONS_WAITING: usize = 1_024;
 
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

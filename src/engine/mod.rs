@@ -4,6 +4,7 @@
 mod approvals;
 mod consume;
 mod error;
+mod evaluations;
 mod executions;
 mod in_force;
 mod listing;
@@ -12,6 +13,7 @@ mod watching;
 
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
+pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
 pub use listing::{AuditFilter, ExecutionFilter, Listed};
@@ -25,6 +27,7 @@ use crate::domain::invocation::Invocation;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
+use crate::metrics::Metrics;
 use crate::secrets::Keys;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
@@ -43,6 +46,8 @@ pub struct Engine {
     keys: Keys,
     limits: OpenLimits,
     watching: Arc<watching::Hub>,
+    metrics: Arc<Metrics>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -70,28 +75,40 @@ impl Engine {
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
-        Self { store, in_force, previewer, keys, limits, watching: Arc::default() }
+        Self {
+            store,
+            in_force,
+            previewer,
+            keys,
+            limits,
+            metrics: Arc::default(),
+            evaluation_audit: None,
+            watching: Arc::default(),
+        }
+    }
+
+    /// The same, counting here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        let in_force = self.in_force();
+        metrics.policy.loaded(in_force.policy.revision(), in_force.reload.last_success);
+        Self { metrics, ..self }
+    }
+
+    /// The same, leaving a record of every evaluation here.
+    #[must_use]
+    pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
+        Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The table.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    /// May it run under this policy? Changes nothing, and asks nothing of the store. The questions of one call are put to
-    /// one policy, which the call takes when it begins.
-    ///
-    /// # Errors
-    /// The invocation is out of the caller's bounds.
-    pub fn evaluate(
-        &self,
-        policy: &Policy,
-        caller: &AgentCaller,
-        invocation: &Invocation,
-        explain: bool,
-    ) -> Result<PolicyAnswer, EngineError> {
-        within(caller, invocation)?;
-        self.answer_of(policy, invocation, explain)
     }
 
     /// The answer of the policy of this moment.

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt as _;
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 impl Doors {
-    fn evaluate_one(
+    async fn evaluate_one(
         &self,
         policy: &Policy,
         caller: &AgentCaller,
@@ -25,12 +24,13 @@ impl Doors {
         let mut violations = Violations::default();
         let invocation = violations.invocation(request.invocation, self.arguments_bytes);
         let invocation = violations.and(invocation)?;
-        let answer = self
+        let evaluation = self
             .engine
             .evaluate(policy, caller, &invocation, request.explain)
+            .await
             .map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
-        Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
+        Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
     }
 }
 
@@ -56,7 +56,7 @@ impl AgentService for Doors {
         request: Request<proto::EvaluateRequest>,
     ) -> Result<Response<proto::EvaluateResponse>, Status> {
         let caller = agent_caller(&request)?;
-        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).map(Response::new)
+        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn batch_evaluate(
@@ -75,9 +75,13 @@ impl AgentService for Doors {
         let policy = self.engine.policy();
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            let result = match self.evaluate_one(&policy, &caller, request) {
+            let result = match self.evaluate_one(&policy, &caller, request).await {
                 Ok(response) => batch_evaluate_result::Result::Response(response),
-                Err(status) => batch_evaluate_result::Result::Error(batch_error(&status)),
+                Err(status) => {
+                    let error = batch_error(&status);
+                    self.engine.metrics().calls.refused(&error.reason);
+                    batch_evaluate_result::Result::Error(error)
+                }
             };
             results.push(proto::BatchEvaluateResult { result: Some(result) });
             // One batch is as long as a hundred calls, and others wait on this thread.

@@ -2,7 +2,9 @@
 //! that is too large, a method that no service has, a stream that ends with the process. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
 //! would find no reason in them.
 
-use super::errors;
+use super::counting::Counted;
+use super::{errors, trace};
+use crate::metrics::Metrics;
 use http_body::Frame;
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,6 +20,7 @@ use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::{Code, Status};
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 /// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
 const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
@@ -33,13 +36,21 @@ const STREAMS: [&str; 2] =
 pub struct EdgeLayer {
     /// Turns true when the sidecar stops.
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
 impl EdgeLayer {
     /// The layer of a sidecar that stops when `stopped` turns true.
     pub fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { stopped, under_way: Arc::default() }
+        let metrics = Arc::<Metrics>::default();
+        Self { stopped, under_way: metrics.calls.under_way(), metrics }
+    }
+
+    /// The same, counting every call here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { under_way: metrics.calls.under_way(), metrics, ..self }
     }
 
     /// How many calls have begun and have no answer yet.
@@ -68,7 +79,12 @@ impl<S> Layer<S> for EdgeLayer {
     type Service = Edge<S>;
 
     fn layer(&self, inner: S) -> Edge<S> {
-        Edge { inner, stopped: self.stopped.clone(), under_way: Arc::clone(&self.under_way) }
+        Edge {
+            inner,
+            stopped: self.stopped.clone(),
+            metrics: Arc::clone(&self.metrics),
+            under_way: Arc::clone(&self.under_way),
+        }
     }
 }
 
@@ -77,6 +93,7 @@ impl<S> Layer<S> for EdgeLayer {
 pub struct Edge<S> {
     inner: S,
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
@@ -100,27 +117,31 @@ where
         let stopped = (!ours || STREAMS.contains(&request.uri().path())).then(|| self.stopped.clone());
         let ends_at = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
         let one = UnderWay::one_of(&self.under_way);
-        let answer = self.inner.call(request);
-        Box::pin(async move {
+        let counted = Counted::begin(&self.metrics, request.uri().path());
+        let span = trace::span(request.headers());
+        // A door refuses a credential before its future is polled.
+        let answer = span.in_scope(|| self.inner.call(request));
+        let answer = async move {
             let _one = one;
-            let answer = match deadline {
-                None => answer.await,
+            let response = match deadline {
+                None => answer.await?,
                 Some(deadline) => tokio::select! {
                     biased;
-                    answer = answer => answer,
+                    answer = answer => answer?,
                     () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
-                        return Ok(errors::deadline_exceeded().into_http());
+                        let passed = errors::deadline_exceeded();
+                        return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
                     }
                 },
             };
-            answer.map(|response| {
-                let response = said_as_ours(response, ours);
-                match stopped {
-                    Some(stopped) => response.map(|body| Body::new(Ends::new(body, stopped, ends_at))),
-                    None => response,
-                }
-            })
-        })
+            let (response, status) = said_as_ours(response, ours);
+            let response = match stopped {
+                Some(stopped) => response.map(|body| Body::new(Ends::new(body, stopped, ends_at))),
+                None => response,
+            };
+            Ok(counted.answered(response, status.as_ref()))
+        };
+        Box::pin(answer.instrument(span))
     }
 }
 
@@ -143,17 +164,19 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// A refusal without details is the transport's: all of ours have some.
-fn said_as_ours(response: Response<Body>, ours: bool) -> Response<Body> {
-    match Status::from_header_map(response.headers()) {
-        Some(status) if status.details().is_empty() => match status.code() {
-            Code::OutOfRange => errors::message_too_large().into_http(),
-            Code::Internal if ours => errors::message_unreadable().into_http(),
-            Code::Unimplemented => errors::method_unknown(status.message()).into_http(),
-            _ => response,
-        },
-        Some(_) | None => response,
+/// A refusal without details is the transport's: all of ours have some. With the status, where it stands in the head.
+fn said_as_ours(response: Response<Body>, ours: bool) -> (Response<Body>, Option<Status>) {
+    let Some(status) = Status::from_header_map(response.headers()) else { return (response, None) };
+    if !status.details().is_empty() {
+        return (response, Some(status));
     }
+    let said = match status.code() {
+        Code::OutOfRange => errors::message_too_large(),
+        Code::Internal if ours => errors::message_unreadable(),
+        Code::Unimplemented => errors::method_unknown(status.message()),
+        _ => return (response, Some(status)),
+    };
+    (said.clone().into_http(), Some(said))
 }
 
 /// The body of an answer that may have no end of its own: it ends with `UNAVAILABLE` when the sidecar stops, so that no

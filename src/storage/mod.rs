@@ -5,6 +5,7 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod changes;
+pub mod metered;
 pub mod sqlite;
 mod sweep;
 
@@ -243,6 +244,20 @@ pub struct AuditQuery {
     pub limit: u32,
 }
 
+/// What waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Approvals that are pending at the store's time; no more than [`Backlog::MOST`] are counted.
+    pub pending: u64,
+    /// When the oldest of them was asked; none if none is pending.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Backlog {
+    /// More than people will ever get through; what is beyond is not worth the reading.
+    pub const MOST: u64 = 100_000;
+}
+
 /// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredKey {
@@ -333,6 +348,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
+
+    /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
+    /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -16,6 +16,8 @@ mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod traces;
+mod watch;
 
 use support::run;
 

@@ -4,6 +4,7 @@
 pub(super) mod agreement;
 pub(super) mod approvals;
 pub(super) mod audit;
+pub(super) mod backlog;
 pub(super) mod changes;
 pub(super) mod consuming;
 pub(super) mod durability;
@@ -77,6 +78,8 @@ macro_rules! promises {
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
             listing::who_decided_through_a_group_sees_it_after_leaving,
             listing::a_name_is_compared_by_its_bytes,
+            backlog::the_backlog_is_what_waits_for_people_and_nothing_else,
+            backlog::an_overdue_question_waits_for_nobody,
             consuming::of_a_hundred_attempts_one_consumes,
             consuming::one_attempt_from_fifty_tasks_starts_once,
             consuming::each_binding_alone_keeps_the_gate_shut,

@@ -32,7 +32,7 @@ pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
     NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
@@ -365,6 +365,17 @@ impl Store for SqliteStore {
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
         self.write(sweeps::SweepStep { step, limit }).await
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                reads::backlog(&mut transaction, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
