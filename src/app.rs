@@ -23,7 +23,7 @@ use crate::engine::{Engine, EvaluationAudit};
 use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
-use crate::secrets::{self, SecretError, ServerSecret};
+use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
 use crate::service::{Doors, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
@@ -52,8 +52,8 @@ pub enum StartError {
     Open(OpenError),
     /// The database, once open.
     Store(StoreError),
-    /// The server secret.
-    Secret(SecretError),
+    /// The server secrets.
+    Secrets(SecretProblems),
     /// The preview's configuration.
     Preview(Vec<String>),
     /// A listener.
@@ -75,7 +75,7 @@ impl fmt::Display for StartError {
             Self::Policy(error) => error.fmt(formatter),
             Self::Open(error) => error.fmt(formatter),
             Self::Store(error) => error.fmt(formatter),
-            Self::Secret(error) => error.fmt(formatter),
+            Self::Secrets(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
             Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
@@ -145,12 +145,7 @@ async fn serve(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
 ) -> Result<Running, StartError> {
-    let known = store.keys().await.map_err(StartError::Store)?;
-    let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
-    store.add_key(keys.stored()).await.map_err(StartError::Store)?;
-    if ServerSecret::is_readable_by_others(&config.secret_file) {
-        tracing::warn!(path = %config.secret_file.display(), "the server secret can be read by others than its owner");
-    }
+    let keys = keyring(config, store.as_ref()).await?;
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
@@ -242,6 +237,26 @@ async fn serve(
         reload,
         _thread: thread,
     })
+}
+
+/// The secrets that this table may be used with; it knows them all before anything is made with them.
+async fn keyring(config: &Config, store: &dyn Store) -> Result<Keyring, StartError> {
+    let table = TableKeys {
+        known: store.keys().await.map_err(StartError::Store)?,
+        in_use: store.keys_in_use().await.map_err(StartError::Store)?,
+    };
+    let (first, further) = (&config.secret_file, &config.further_secret_files);
+    let keyring = secrets::open(first, further, &table).map_err(StartError::Secrets)?;
+    for key in keyring.stored() {
+        if !table.known.contains(&key) {
+            tracing::info!(key_id = key.id, "a server secret that this database has not seen before");
+        }
+        store.add_key(key).await.map_err(StartError::Store)?;
+    }
+    for path in std::iter::once(first).chain(further).filter(|path| ServerSecret::is_readable_by_others(path)) {
+        tracing::warn!(path = %path.display(), "the server secret can be read by others than its owner");
+    }
+    Ok(keyring)
 }
 
 impl Running {

@@ -35,4 +35,5 @@ redacted_debug!(
     AuditRecord,
     ReportOutcomeRequest,
     Execution,
+    GetApprovalArgumentsResponse,
 );

@@ -79,6 +79,15 @@ pub(super) fn record(out: &mut dyn Write, layout: Layout, approval: &proto::Appr
     layout.optional(out, "execution", &approval.execution_id)
 }
 
+/// All of the arguments, nothing masked, a member a line.
+pub(super) fn whole_arguments(out: &mut dyn Write, layout: Layout, text: &str) -> io::Result<()> {
+    let lines = match Canonical::object_from_stored(text) {
+        Ok(canonical) => lines(&canonical, &BTreeSet::new()),
+        Err(_) => unreadable(text),
+    };
+    layout.value(out, "all arguments", &lines)
+}
+
 /// Where it stands, and who has decided so far.
 pub(super) fn standing(out: &mut dyn Write, layout: Layout, approval: &proto::Approval) -> io::Result<()> {
     layout.field(out, "state", state(approval.state()))?;
@@ -179,10 +188,18 @@ fn masked(approval: &proto::Approval) -> BTreeSet<&str> {
 /// The preview, a member a line. What is masked stands without quotation marks, which no argument's text can imitate.
 fn preview(text: &str, masked: &BTreeSet<&str>) -> Vec<String> {
     let Ok(canonical) = Canonical::of(text, Limits { max_bytes: MAX_BYTES, top: Top::Any }) else {
-        return vec![format!("(not readable) {}", safe(text))];
+        return unreadable(text);
     };
+    lines(&canonical, masked)
+}
+
+fn unreadable(text: &str) -> Vec<String> {
+    vec![format!("(not readable) {}", safe(text))]
+}
+
+fn lines(canonical: &Canonical, masked: &BTreeSet<&str>) -> Vec<String> {
     let mut printer = Printer { lines: vec![String::new()], masked };
-    printer.value(&Json::read(&canonical), &mut String::new(), 0);
+    printer.value(&Json::read(canonical), &mut String::new(), 0);
     printer.lines
 }
 

@@ -45,7 +45,7 @@ use super::fingerprint::Fingerprint;
 use super::ids::{ApprovalId, ExecutionId, WaitId};
 use super::invocation::Subject;
 use super::preview::Preview;
-use super::requirement::{Approver, Requirement, Standing};
+use super::requirement::{Requirement, Standing};
 use super::scope::Scope;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -53,6 +53,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 mod history;
+mod seeing;
 mod state;
 
 pub use state::{ApprovalState, Confirmed, StateName, Verdict};
@@ -291,17 +292,6 @@ impl Approval {
             events: vec![event],
             valid_before: None,
         })
-    }
-
-    /// Whether this person may see it: its principal, those who may decide, and those who did.
-    pub fn is_visible_to(&self, person: &Person) -> bool {
-        self.is_owner(person)
-            || self.decisions.iter().any(|decision| decision.person == person.id)
-            || self.question.requirement.clauses().iter().flat_map(|clause| clause.any_of()).any(|entry| match entry {
-                Approver::Owner => false,
-                Approver::Group(name) => person.groups.contains(name),
-                Approver::Person(id) => *id == person.id,
-            })
     }
 
     /// A person's answer. One `DENY` ends it; it is approved once every clause is met. The same person's same verdict

@@ -48,11 +48,15 @@ pub enum AuditKind {
     ReportRefused,
     /// The policy was asked, and answered. Only where evaluations are audited.
     EvaluationDecided,
+    /// A person was given all of the arguments.
+    ArgumentsRead,
+    /// A person was not given the arguments.
+    ArgumentsRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -71,6 +75,8 @@ impl AuditKind {
         Self::ExecutionTimedOut,
         Self::ReportRefused,
         Self::EvaluationDecided,
+        Self::ArgumentsRead,
+        Self::ArgumentsRefused,
     ];
 
     /// The stable text of it.
@@ -94,6 +100,8 @@ impl AuditKind {
             Self::ExecutionReported => "execution.reported",
             Self::ExecutionTimedOut => "execution.timed_out",
             Self::EvaluationDecided => "evaluation.decided",
+            Self::ArgumentsRead => "arguments.read",
+            Self::ArgumentsRefused => "arguments.refused",
         }
     }
 
@@ -161,7 +169,7 @@ pub struct AuditEvent {
     pub fingerprint: Fingerprint,
     /// The revision of the policy that was asked.
     pub policy_revision: Option<String>,
-    /// The person who decided or revoked.
+    /// The person who decided, revoked or read.
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,

@@ -47,6 +47,11 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The fingerprint of this call with `arguments`: its own, if they are the ones that it was computed over.
+    pub fn fingerprint_with(&self, arguments: &Arguments) -> Fingerprint {
+        fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
+    }
+
     /// The first binding in which `now` differs from this, in the order in which they are told.
     pub fn first_difference(&self, now: &Self) -> Option<Binding> {
         let same = [
@@ -170,17 +175,8 @@ pub struct Said {
 impl Invocation {
     /// The invocation of what was said and these arguments, with its fingerprint.
     pub fn new(said: Said, arguments: Arguments) -> Self {
-        let fingerprint = Fingerprint::of(&FingerprintInput {
-            account: said.account.as_ref().map_or("", Identifier::as_str),
-            action: said.action.as_str(),
-            connector: said.connector.as_str(),
-            objective: said.objective.as_ref().map(|objective| ObjectiveRef {
-                transcript: objective.transcript.as_str(),
-                id: objective.id.as_str(),
-                revision: objective.revision,
-            }),
-            arguments: &arguments,
-        });
+        let (account, objective) = (said.account.as_ref(), said.objective.as_ref());
+        let fingerprint = fingerprint(account, &said.action, &said.connector, objective, &arguments);
         let subject = Subject {
             principal: said.principal,
             agent: said.agent,
@@ -197,6 +193,26 @@ impl Invocation {
         };
         Self { subject, arguments }
     }
+}
+
+fn fingerprint(
+    account: Option<&Identifier>,
+    action: &Identifier,
+    connector: &Identifier,
+    objective: Option<&Objective>,
+    arguments: &Arguments,
+) -> Fingerprint {
+    Fingerprint::of(&FingerprintInput {
+        account: account.map_or("", Identifier::as_str),
+        action: action.as_str(),
+        connector: connector.as_str(),
+        objective: objective.map(|objective| ObjectiveRef {
+            transcript: objective.transcript.as_str(),
+            id: objective.id.as_str(),
+            revision: objective.revision,
+        }),
+        arguments,
+    })
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub const EXECUTIONS_PAGE: u32 = 500;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
 
+/// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
+pub const EVALUATIONS_WAITING: usize = 1_024;
 /// Streams that watch, of all callers together: each costs some memory and a look at every change.
 pub const WATCHERS: usize = 4_096;
 /// The same of one caller: a chat backend with a stream for each of a thousand people.
@@ -63,8 +65,6 @@ pub const WATCH_SNAPSHOT: usize = 2_000;
 pub const WATCH_QUEUE: usize = 1_024;
 /// What they may weigh together.
 pub const WATCH_QUEUE_BYTES: usize = 1024 * 1024;
-/// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
-pub const EVALUATIONS_WAITING: usize = 1_024;
 
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

@@ -4,7 +4,8 @@ use crate::domain::approval::{Approval, CommandRefusal};
 use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
-use crate::domain::ids::ExecutionId;
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::secrets::SealError;
 use crate::storage::{OpenLimit, StoreError};
 
 /// Why the engine did not do what it was asked to.
@@ -43,6 +44,10 @@ pub enum EngineError {
     Consume(Box<ConsumeRefusal>),
     /// A report was refused; the execution as it stands.
     Report(ReportRefusal, Box<Execution>),
+    /// The arguments of this approval are no longer kept.
+    ArgumentsErased(ApprovalId),
+    /// Arguments were not sealed, or do not open.
+    Sealing(SealError),
     /// Others changed the record each time; nothing was written.
     LostRace,
     /// The page token was not made for this query.
@@ -63,5 +68,11 @@ pub enum EngineError {
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<SealError> for EngineError {
+    fn from(error: SealError) -> Self {
+        Self::Sealing(error)
     }
 }

@@ -2,6 +2,7 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
 mod evaluations;
@@ -11,6 +12,7 @@ mod listing;
 mod request;
 mod watching;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
@@ -28,7 +30,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::secrets::Keys;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -43,11 +45,11 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
-    watching: Arc<watching::Hub>,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -71,7 +73,7 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
@@ -81,9 +83,9 @@ impl Engine {
             previewer,
             keys,
             limits,
+            watching: Arc::default(),
             metrics: Arc::default(),
             evaluation_audit: None,
-            watching: Arc::default(),
         }
     }
 

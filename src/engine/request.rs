@@ -94,8 +94,11 @@ impl Engine {
         };
         let retried = self.retried(&question).await?;
         let Some(requirement) = requirement else { return Ok(Asked::Allowed(Box::new(answer))) };
+        let id = ApprovalId::new(Uuid::now_v7());
+        let invocation = &question.invocation;
         let new = NewApproval {
-            id: ApprovalId::new(Uuid::now_v7()),
+            id,
+            arguments: self.keys.seal(id, &invocation.subject.fingerprint, invocation.arguments.canonical())?,
             question: self.question(caller, question, answer, requirement, retried),
             request,
             limits: self.limits,
@@ -193,6 +196,8 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Command(..)
         | EngineError::Consume(_)
         | EngineError::Report(..)
+        | EngineError::ArgumentsErased(_)
+        | EngineError::Sealing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid
         | EngineError::TooManyWatchers { .. }

@@ -78,6 +78,22 @@ impl ApproverService for Doors {
         Ok(Response::new(proto::ApproverServiceGetApprovalResponse { approval: Some(render::approval(approval)) }))
     }
 
+    async fn get_approval_arguments(
+        &self,
+        request: Request<proto::GetApprovalArgumentsRequest>,
+    ) -> Result<Response<proto::GetApprovalArgumentsResponse>, Status> {
+        let person = self.person(&request, &request.get_ref().principal)?;
+        let mut violations = Violations::default();
+        let id = violations.approval_id("approval_id", &request.get_ref().approval_id);
+        let id = violations.and(id)?;
+        let engine = Arc::clone(&self.engine);
+        let whole = to_the_end(async move { engine.whole_arguments(&person, id).await }).await?;
+        Ok(Response::new(proto::GetApprovalArgumentsResponse {
+            arguments_json: whole.arguments.canonical().to_owned(),
+            fingerprint: whole.fingerprint.to_string(),
+        }))
+    }
+
     async fn decide(&self, request: Request<proto::DecideRequest>) -> Result<Response<proto::DecideResponse>, Status> {
         let person = self.person(&request, &request.get_ref().principal)?;
         let request = request.into_inner();

@@ -212,6 +212,13 @@ pub(super) fn status(error: &EngineError) -> Status {
         EngineError::Command(refusal, approval) => command(refusal, approval),
         EngineError::Consume(refusal) => consume(refusal),
         EngineError::Report(refusal, execution) => report(*refusal, execution),
+        EngineError::ArgumentsErased(approval) => precondition(
+            "ARGUMENTS_ERASED",
+            "approval",
+            "the arguments of this approval are not kept: erased a while after it was final, or asked before any were kept",
+            metadata([("approval_id", approval.to_string())]),
+        ),
+        EngineError::Sealing(error) => internal(&error.to_string()),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
             details.set_retry_info(Some(RETRY_RACE));

@@ -4,7 +4,7 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
@@ -33,8 +33,9 @@ enum Operation {
     Start,
     ConsumeFacts,
     Execution,
-    Executions,
     SaveExecution,
+    Arguments,
+    Executions,
     Record,
     Sweep,
     AuditRecords,
@@ -44,7 +45,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -56,8 +57,9 @@ impl Operation {
         Self::Start,
         Self::ConsumeFacts,
         Self::Execution,
-        Self::Executions,
         Self::SaveExecution,
+        Self::Arguments,
+        Self::Executions,
         Self::Record,
         Self::Sweep,
         Self::AuditRecords,
@@ -80,8 +82,9 @@ impl Operation {
             Self::Start => "start",
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
-            Self::Executions => "executions",
             Self::SaveExecution => "save_execution",
+            Self::Arguments => "arguments",
+            Self::Executions => "executions",
             Self::Record => "record",
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
@@ -201,10 +204,6 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Execution, self.store.execution(id)).await
     }
 
-    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
-        self.timed(Operation::Executions, self.store.executions(query)).await
-    }
-
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         let reported = change.events.iter().any(|event| event.kind == AuditKind::ExecutionReported);
         let outcome = outcome(change.next.state.name()).filter(|_| reported);
@@ -217,6 +216,30 @@ impl<S: Store> Store for Metered<S> {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.timed(Operation::Record, self.store.record(events)).await
+    }
+
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        self.timed(Operation::Executions, self.store.executions(query)).await
     }
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {

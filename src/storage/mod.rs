@@ -89,8 +89,53 @@ pub struct NewApproval {
     pub question: Question,
     /// The caller's own id of the request.
     pub request: Option<RequestKey>,
+    /// All of the arguments, sealed for this id.
+    pub arguments: SealedArguments,
     /// How many approvals may be open at once.
     pub limits: OpenLimits,
+}
+
+/// The arguments of an approval, sealed. Only who has the server secret of `key_id` can open them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedArguments {
+    /// The id of the server secret.
+    pub key_id: String,
+    /// What was sealed; never empty.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for SealedArguments {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SealedArguments({} bytes, key {})", self.bytes.len(), self.key_id)
+    }
+}
+
+/// An approval with what is kept of its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithArguments {
+    /// The approval, as it stands in the table.
+    pub approval: Approval,
+    /// Its arguments; none once they are erased, and of what was asked before any were kept.
+    pub arguments: Option<SealedArguments>,
+}
+
+/// For whom an approval is read. What one is not to see is not loaded, so that it costs what an absent one costs.
+#[derive(Clone, Copy, Debug)]
+pub enum Viewer<'a> {
+    /// The agent's side: approvals of this very pair.
+    Agent {
+        /// On whose behalf the agent acts.
+        principal: &'a Identifier,
+        /// The program that acts.
+        agent: &'a Identifier,
+    },
+    /// A person: approvals that have the person or one of these groups in their audience.
+    Person {
+        /// Who.
+        id: &'a Identifier,
+        /// Every group of today's policy that the person is in.
+        groups: &'a [Identifier],
+    },
 }
 
 /// A `request_id` with what it stands for.
@@ -279,8 +324,8 @@ pub trait Store: Send + Sync + 'static {
     /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; overdue approvals
     /// of the same question are expired first; the same question still open (same caller, every identity but the
     /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
-    /// then stands for it; limits are checked; else the approval is made, with its audience, its `request_id` and its
-    /// audit record.
+    /// then stands for it; limits are checked; else the approval is made, with its audience, its sealed arguments, its
+    /// `request_id` and its audit record.
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError>;
 
     /// What a `request_id` stood for, if it is known.
@@ -294,6 +339,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// One approval.
     async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// One approval, if this viewer may see it.
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// The same with its sealed arguments, of the same instant. An open approval without them is corrupt.
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError>;
 
     /// These approvals, in any order; those that there are.
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError>;
@@ -356,7 +415,10 @@ pub trait Store: Send + Sync + 'static {
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;
 
-    /// Notes a server secret as in use, unless its id is there.
+    /// The ids of the server secrets that arguments are sealed under, however many rows there are.
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Notes a server secret as known, unless its id is there.
     async fn add_key(&self, key: StoredKey) -> Result<(), StoreError>;
 
     /// Finishes what is in flight and lets go of the table.

@@ -12,6 +12,7 @@ mod health;
 mod hostile;
 mod migrate;
 mod reload;
+mod secret;
 mod serve;
 mod socket;
 mod support;

@@ -36,6 +36,8 @@ mod reload_files;
 mod requests;
 mod retries;
 mod roles;
+mod rotation;
+mod sealing;
 mod shown;
 mod shutdown;
 mod socket;

@@ -13,7 +13,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["storage", "domain", "clock"]),
     // The one part of it that counts wraps the others.
     ("storage::metered", &["metrics"]),
-    ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
+    ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("sweeper", &["storage"]),
     (
         "engine",
@@ -118,6 +118,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
+    ("aes_gcm", &["secrets"]),
     // Randomness: secrets and tokens.
     ("getrandom", &["auth", "secrets"]),
     // What the pure part is made of.

@@ -3,6 +3,7 @@
 
 pub(super) mod agreement;
 pub(super) mod approvals;
+pub(super) mod arguments;
 pub(super) mod audit;
 pub(super) mod backlog;
 pub(super) mod changes;
@@ -68,6 +69,10 @@ macro_rules! promises {
             approvals::a_change_is_saved_only_before_its_deadline,
             approvals::what_is_unknown_is_absent_and_cannot_be_saved,
             approvals::hostile_text_is_kept_as_it_is,
+            arguments::sealed_arguments_are_kept_whole_and_only_with_what_was_created,
+            arguments::the_keys_in_use_are_those_that_something_is_sealed_under,
+            arguments::an_agent_sees_what_its_own_pair_asked_alone,
+            arguments::a_person_sees_one_approval_as_the_domain_says,
             changes::every_change_is_told_once_it_is_committed,
             changes::what_changes_no_approval_is_not_told,
             changes::what_is_swept_is_told_as_one_by_one,
@@ -180,7 +185,7 @@ impl Fixture {
         request: Option<RequestKey>,
         limits: OpenLimits,
     ) -> Requested {
-        let new = NewApproval { id: approval_id(), question, request, limits };
+        let new = NewApproval { id: approval_id(), question, request, arguments: sealed_arguments(), limits };
         self.store.request(new).await.unwrap().row
     }
 

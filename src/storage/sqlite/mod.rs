@@ -5,6 +5,7 @@
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `writes`, `reads`, `listing`, `sweeps`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -18,6 +19,7 @@ mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
@@ -33,7 +35,7 @@ pub use writer::Statistics;
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -270,9 +272,36 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approval_seen_by(&mut reader, id, viewer)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                sealed::seen_by(&mut transaction, id, viewer).await
+            })
+            .await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
     }
@@ -381,6 +410,12 @@ impl Store for SqliteStore {
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::keys(&mut reader)).await;
+        finish(reader, outcome)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(sealed::keys_in_use(&mut reader)).await;
         finish(reader, outcome)
     }
 

@@ -10,7 +10,9 @@ use crate::domain::execution::Execution;
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey};
+use crate::storage::{
+    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey, Viewer,
+};
 use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 
@@ -59,6 +61,15 @@ pub(super) use {approval_columns, execution_columns};
 /// Touches the database, and in a transaction fixes what is seen in it.
 pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
 const APPROVAL: &str = concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = $1");
+const APPROVAL_OF_AGENT: &str =
+    concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = $1 AND principal = $2 AND agent = $3");
+/// The audience is asked first: what the person does not see is not looked up.
+const APPROVAL_OF_PERSON: &str = concat!(
+    "SELECT ",
+    approval_columns!(),
+    " FROM approvals WHERE id = (SELECT approval_id FROM approval_audience WHERE approval_id = $1 \
+     AND (kind = 'person' AND name = $2 OR kind = 'group' AND name IN (SELECT value FROM json_each($3))) LIMIT 1)"
+);
 const APPROVALS: &str =
     concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id IN (SELECT value FROM json_each($1))");
 const EARLIER: &str = concat!(
@@ -109,9 +120,11 @@ const FEW: i64 = 1_000;
 
 /// Every statement of this file, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 17] = [
+pub(super) const ALL: [&str; 19] = [
     SNAPSHOT,
     APPROVAL,
+    APPROVAL_OF_AGENT,
+    APPROVAL_OF_PERSON,
     APPROVALS,
     EARLIER,
     AUDIENCE_NEWEST,
@@ -139,6 +152,24 @@ pub(super) async fn approval(
     id: ApprovalId,
 ) -> Result<Option<Approval>, StoreError> {
     let row = query(APPROVAL).bind(id.to_string()).fetch_optional(connection).await?;
+    row.as_ref().map(rows::approval).transpose()
+}
+
+pub(super) async fn approval_seen_by(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+    viewer: Viewer<'_>,
+) -> Result<Option<Approval>, StoreError> {
+    let statement = match viewer {
+        Viewer::Agent { principal, agent } => {
+            query(APPROVAL_OF_AGENT).bind(id.to_string()).bind(rows::text(principal)).bind(rows::text(agent))
+        }
+        Viewer::Person { id: person, groups } => {
+            let groups: Vec<&str> = groups.iter().map(Identifier::as_str).collect();
+            query(APPROVAL_OF_PERSON).bind(id.to_string()).bind(rows::text(person)).bind(rows::list(&groups))
+        }
+    };
+    let row = statement.fetch_optional(connection).await?;
     row.as_ref().map(rows::approval).transpose()
 }
 

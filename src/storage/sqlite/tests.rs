@@ -71,7 +71,7 @@ pub(super) async fn dump(path: &Path) -> String {
 }
 
 /// What each of these finds is a row that its neighbours contradict.
-const CONTRADICTIONS: [&str; 9] = [
+const CONTRADICTIONS: [&str; 10] = [
     "SELECT a.approval_id FROM approval_audience a LEFT JOIN approvals p ON p.id = a.approval_id
         WHERE a.state IS NOT p.state OR a.create_time IS NOT p.create_time OR a.open_until IS NOT p.open_until",
     "SELECT p.id FROM approvals p WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
@@ -88,6 +88,8 @@ const CONTRADICTIONS: [&str; 9] = [
         WHERE r.approval_id = p.id AND r.kind = 'approval.' || p.state) <> (p.state <> 'pending')",
     "SELECT e.id FROM executions e WHERE (SELECT count(*) FROM audit_records r WHERE r.execution_id = e.id
         AND r.kind IN ('approval.consumed', 'execution.started')) <> 1",
+    "SELECT p.id FROM approvals p WHERE p.open_until IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM approval_arguments a WHERE a.approval_id = p.id)",
     "SELECT later.position FROM audit_records later JOIN audit_records earlier
         ON earlier.position = later.position - 1 WHERE earlier.time > later.time",
 ];
@@ -128,6 +130,7 @@ async fn open_with(folder: &Folder, change: impl FnOnce(&mut SqliteOptions)) -> 
     SqliteStore::open(options).await
 }
 
+mod keeping;
 mod killing;
 mod opening;
 mod statements;

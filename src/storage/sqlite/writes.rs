@@ -2,6 +2,7 @@
 
 use super::reads::{self, approval_columns};
 use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::sealed;
 use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
@@ -134,7 +135,7 @@ impl Write for Request {
         now: Timestamp,
         touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
-        let NewApproval { id, question, request, limits } = &self.0;
+        let NewApproval { id, question, request, arguments, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
             let (principal, agent) = (&subject.principal, &subject.agent);
@@ -167,6 +168,7 @@ impl Write for Request {
         }
         let change = Approval::ask(*id, question.clone(), now);
         insert_approval(connection, &change.next, touched).await?;
+        sealed::insert(connection, *id, arguments).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }

@@ -54,18 +54,23 @@ CREATE INDEX waits_to_delete ON waits (close_time) WHERE state = 'closed';
 -- Resuming and closing a wait: its approvals.
 CREATE INDEX approvals_by_wait ON approvals (wait_id) WHERE wait_id IS NOT NULL;
 
--- The arguments of an approval, whole, sealed under a key of its own (AES-256-GCM; its nonce stands before the text).
+-- The arguments of an approval, whole, sealed under a key of its own (a byte for the format, a nonce, the ciphertext of
+-- AES-256-GCM). Every open approval has a row: its key is also that of the token which is out.
 CREATE TABLE approval_arguments (
     approval_id TEXT NOT NULL PRIMARY KEY REFERENCES approvals (id) ON DELETE CASCADE,
     key_id      TEXT NOT NULL,
     sealed      BLOB NOT NULL
 ) STRICT;
 
+-- What is open was asked before any arguments were kept, under the one secret that there was: nothing is sealed, and its
+-- token needs that secret all the same.
+INSERT INTO approval_arguments (approval_id, key_id, sealed)
+    SELECT approvals.id, newest.id, x'' FROM approvals
+    CROSS JOIN (SELECT id FROM keys ORDER BY create_time DESC, id LIMIT 1) newest
+    WHERE approvals.open_until IS NOT NULL;
+
 -- Starting: which secrets still seal something.
 CREATE INDEX approval_arguments_by_key ON approval_arguments (key_id);
-
--- Listing executions, newest first. They are made in this order, so that it grows at its end alone.
-CREATE INDEX executions_newest ON executions (start_time, id);
 
 -- The deadline of what is open, copied as the state is, so that a list tells what is overdue without the approval.
 ALTER TABLE approval_audience ADD COLUMN open_until INTEGER;
@@ -77,6 +82,9 @@ CREATE INDEX approval_audience_newest ON approval_audience (kind, name, state, c
 -- Listing what is open, or overdue and not written down yet, where that is little: however much there is of the other.
 CREATE INDEX approval_audience_by_deadline ON approval_audience (kind, name, state, open_until, create_time, approval_id)
     WHERE open_until IS NOT NULL;
+
+-- Listing executions, newest first. They are made in this order, so that it grows at its end alone.
+CREATE INDEX executions_newest ON executions (start_time, id);
 
 -- Sweeping: what is overdue.
 CREATE INDEX approvals_by_deadline ON approvals (open_until) WHERE open_until IS NOT NULL;

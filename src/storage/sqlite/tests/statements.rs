@@ -1,14 +1,17 @@
 //! How statements are run, what readers may do, and what a row must be.
 
 use super::*;
-use crate::storage::conformance::{Fixture, NO_LIMITS, approval_id, question, start, start_of, subject};
+use crate::storage::conformance::{
+    Fixture, NO_LIMITS, approval_id, question, sealed_arguments, start, start_of, subject,
+};
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(sweeps::ALL).chain(listing::ALL) {
+    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(listing::ALL).chain(sealed::ALL).chain(sweeps::ALL)
+    {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -19,7 +22,7 @@ async fn no_statement_reads_a_whole_table() {
             .collect();
         for step in &plan {
             // Few rows each, and no more in years: migrations, secrets. Lists of ids and what a statement itself yields.
-            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW"];
+            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW", "SCAN used"];
             // The newest, or the oldest, first, up to a limit.
             let in_order = (statement.contains("LIMIT") && statement.contains("ORDER BY"))
                 && [
@@ -211,7 +214,8 @@ async fn an_approval_that_fits_no_state_is_corrupt() {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("UPDATE approvals SET {broken}")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -233,7 +237,8 @@ async fn a_decision_that_does_not_parse_makes_its_approval_corrupt() {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("INSERT INTO approval_decisions VALUES ('{id}', 0, {values})")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -287,7 +292,13 @@ async fn a_corrupt_approval_is_never_used() {
 async fn the_table_itself_refuses_a_row_that_fits_no_state() {
     let folder = Folder::new();
     let store = open(&folder).await;
-    let new = NewApproval { id: approval_id(), question: question(), request: None, limits: NO_LIMITS };
+    let new = NewApproval {
+        id: approval_id(),
+        question: question(),
+        request: None,
+        arguments: sealed_arguments(),
+        limits: NO_LIMITS,
+    };
     store.request(new).await.unwrap();
     store.start(start(subject())).await.unwrap().unwrap();
     let mut connection = open::writer_options(&folder.database()).connect().await.unwrap();
