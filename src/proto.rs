@@ -36,4 +36,7 @@ redacted_debug!(
     ReportOutcomeRequest,
     Execution,
     GetApprovalArgumentsResponse,
+    Wait,
+    OpenWaitRequest,
+    CloseWaitRequest,
 );

@@ -4,16 +4,18 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, ExecutionStateName, Outcome, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use crate::metrics::{Metrics, OperationFigures, StoreFailure};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -35,6 +37,11 @@ enum Operation {
     Execution,
     SaveExecution,
     Arguments,
+    OpenWait,
+    Wait,
+    ResumeWait,
+    CloseWait,
+    ExpireWaits,
     Executions,
     Record,
     Sweep,
@@ -45,7 +52,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 25] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -59,6 +66,11 @@ impl Operation {
         Self::Execution,
         Self::SaveExecution,
         Self::Arguments,
+        Self::OpenWait,
+        Self::Wait,
+        Self::ResumeWait,
+        Self::CloseWait,
+        Self::ExpireWaits,
         Self::Executions,
         Self::Record,
         Self::Sweep,
@@ -84,6 +96,11 @@ impl Operation {
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
             Self::Arguments => "arguments",
+            Self::OpenWait => "open_wait",
+            Self::Wait => "wait",
+            Self::ResumeWait => "resume_wait",
+            Self::CloseWait => "close_wait",
+            Self::ExpireWaits => "expire_waits",
             Self::Executions => "executions",
             Self::Record => "record",
             Self::Sweep => "sweep",
@@ -236,6 +253,35 @@ impl<S: Store> Store for Metered<S> {
 
     async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
         self.timed(Operation::Keys, self.store.keys_in_use()).await
+    }
+
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.timed(Operation::OpenWait, self.store.open_wait(opening)).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        self.timed(Operation::Wait, self.store.wait(id)).await
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.timed(Operation::ResumeWait, self.store.resume_wait(id, resuming)).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.timed(Operation::CloseWait, self.store.close_wait(id, caller, reason)).await
+    }
+
+    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
+        self.timed(Operation::ExpireWaits, self.store.expire_waits(limit)).await
     }
 
     async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
