@@ -167,20 +167,27 @@ pub struct Said {
     pub labels: BTreeMap<String, String>,
 }
 
-impl Invocation {
-    /// The invocation of what was said and these arguments, with its fingerprint.
-    pub fn new(said: Said, arguments: Arguments) -> Self {
-        let fingerprint = Fingerprint::of(&FingerprintInput {
-            account: said.account.as_ref().map_or("", Identifier::as_str),
-            action: said.action.as_str(),
-            connector: said.connector.as_str(),
-            objective: said.objective.as_ref().map(|objective| ObjectiveRef {
+impl Said {
+    /// The fingerprint of it and these arguments.
+    pub fn fingerprint(&self, arguments: &Arguments) -> Fingerprint {
+        Fingerprint::of(&FingerprintInput {
+            account: self.account.as_ref().map_or("", Identifier::as_str),
+            action: self.action.as_str(),
+            connector: self.connector.as_str(),
+            objective: self.objective.as_ref().map(|objective| ObjectiveRef {
                 transcript: objective.transcript.as_str(),
                 id: objective.id.as_str(),
                 revision: objective.revision,
             }),
-            arguments: &arguments,
-        });
+            arguments,
+        })
+    }
+}
+
+impl Invocation {
+    /// The invocation of what was said and these arguments, with its fingerprint.
+    pub fn new(said: Said, arguments: Arguments) -> Self {
+        let fingerprint = said.fingerprint(&arguments);
         let subject = Subject {
             principal: said.principal,
             agent: said.agent,

@@ -18,8 +18,9 @@ pub use request::{Asked, Question};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
+use crate::domain::arguments::Arguments;
 use crate::domain::decision::PolicyAnswer;
-use crate::domain::invocation::Invocation;
+use crate::domain::invocation::{Invocation, Said};
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
@@ -79,25 +80,31 @@ impl Engine {
     /// one policy, which the call takes when it begins.
     ///
     /// # Errors
-    /// The invocation is out of the caller's bounds.
+    /// The call is out of the caller's bounds.
     pub fn evaluate(
         &self,
         policy: &Policy,
         caller: &AgentCaller,
-        invocation: &Invocation,
+        (said, arguments): (&Said, &Arguments),
         explain: bool,
     ) -> Result<PolicyAnswer, EngineError> {
-        within(caller, invocation)?;
-        self.answer_of(policy, invocation, explain)
+        allowed(caller, &said.principal, &said.agent)?;
+        let call = PolicyCall {
+            principal: &said.principal,
+            agent: &said.agent,
+            conversation: said.conversation.as_ref(),
+            connector: &said.connector,
+            account: said.account.as_ref(),
+            action: &said.action,
+            arguments,
+            tool_definition_digest: said.tool_definition_digest,
+            now: self.store.estimated_time(),
+        };
+        answer_of(policy, &call, explain)
     }
 
     /// The answer of the policy of this moment.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
-        self.answer_of(&self.in_force.load().policy, invocation, explain)
-    }
-
-    /// A policy's answer. Something that panics allows nothing.
-    fn answer_of(&self, policy: &Policy, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
         let call = PolicyCall {
             principal: &subject.principal,
@@ -110,7 +117,7 @@ impl Engine {
             tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        catch_unwind(AssertUnwindSafe(|| policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
+        answer_of(&self.in_force.load().policy, &call, explain)
     }
 
     /// A person at the approver's door, with every group that the policy has the person in now.
@@ -120,6 +127,14 @@ impl Engine {
 }
 
 fn within(caller: &AgentCaller, invocation: &Invocation) -> Result<(), EngineError> {
-    let subject = &invocation.subject;
-    if caller.bounds.allow(&subject.principal, &subject.agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+    allowed(caller, &invocation.subject.principal, &invocation.subject.agent)
+}
+
+fn allowed(caller: &AgentCaller, principal: &Identifier, agent: &Identifier) -> Result<(), EngineError> {
+    if caller.bounds.allow(principal, agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+}
+
+/// A policy's answer. Something that panics allows nothing.
+fn answer_of(policy: &Policy, call: &PolicyCall<'_>, explain: bool) -> Result<PolicyAnswer, EngineError> {
+    catch_unwind(AssertUnwindSafe(|| policy.evaluate(call, explain))).map_err(|_| EngineError::Panicked)
 }

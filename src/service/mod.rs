@@ -6,11 +6,13 @@ mod approver;
 mod edge;
 mod errors;
 mod fields;
+mod guard;
 mod operator;
 mod render;
 mod sparing;
 
 pub use edge::EdgeLayer;
+pub use guard::{Doorway, Guarded};
 pub(crate) use sparing::Sparing;
 
 use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
@@ -24,7 +26,6 @@ use fields::Violations;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status};
 
 /// What one message may measure: a batch of a hundred ordinary invocations, or a few large ones.
@@ -40,9 +41,6 @@ pub struct Doors {
     arguments_bytes: usize,
 }
 
-/// A door with the check of its role before it, held to the client's deadline.
-type Guarded<S> = InterceptedService<S, Guard>;
-
 impl Doors {
     /// The doors over `engine`, with arguments of at most `arguments_bytes`.
     pub fn new(engine: Arc<Engine>, arguments_bytes: usize) -> Self {
@@ -52,19 +50,19 @@ impl Doors {
     /// `AgentService`.
     pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Agent))
+        Guarded::new(service, callers, Role::Agent)
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Approver))
+        Guarded::new(service, callers, Role::Approver)
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Operator))
+        Guarded::new(service, callers, Role::Operator)
     }
 
     /// The person that an approver's request speaks for.
@@ -93,38 +91,6 @@ impl Doors {
         }
         .map_err(|error| errors::status(&error))?;
         Ok(self.engine.person(id, caller.name.clone()))
-    }
-}
-
-/// Lets through who has the role of the service behind it. It stands inside the routed service, so it hangs on the method
-/// that was resolved and not on how a path was spelt.
-#[derive(Clone, Debug)]
-pub struct Guard {
-    callers: SharedCallers,
-    role: Role,
-    refusals: Arc<Sparing>,
-}
-
-impl Guard {
-    fn new(callers: &SharedCallers, role: Role) -> Self {
-        Self { callers: callers.clone(), role, refusals: Arc::default() }
-    }
-}
-
-impl tonic::service::Interceptor for Guard {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
-        // Two credentials are ambiguous, so they are none.
-        let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
-        let credential = self.callers.authenticate(header, self.role).map_err(|error| {
-            if let Some(unsaid) = self.refusals.say() {
-                let peer = request.remote_addr().map_or(String::new(), |peer| peer.to_string());
-                tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
-            }
-            errors::unauthorised(error)
-        })?;
-        request.extensions_mut().insert(credential);
-        Ok(request)
     }
 }
 

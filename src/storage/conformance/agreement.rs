@@ -306,7 +306,7 @@ fn policy(decision: Decision) -> PolicyAnswer {
         reason,
         message: String::new(),
         scope: None,
-        tags: Vec::new(),
+        tags: Default::default(),
         rules: Vec::new(),
         report_within: REPORT_WITHIN,
         checks: Vec::new(),
