@@ -26,14 +26,14 @@ impl Doors {
         request: proto::EvaluateRequest,
     ) -> Result<proto::EvaluateResponse, Status> {
         let mut violations = Violations::default();
-        let invocation = violations.invocation(request.invocation, self.arguments_bytes);
-        let invocation = violations.and(invocation)?;
+        let read = violations.said(request.invocation, self.arguments_bytes);
+        let (said, arguments) = violations.and(read)?;
         let evaluation = self
             .engine
-            .evaluate(policy, caller, &invocation, request.explain)
+            .evaluate(policy, caller, (&said, &arguments), request.explain)
             .await
             .map_err(|error| errors::status(&error))?;
-        let fingerprint = invocation.subject.fingerprint.to_string();
+        let fingerprint = said.fingerprint(&arguments).to_string();
         Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
     }
 }
