@@ -1,10 +1,11 @@
 //! For measurements, and no part of the store's contract: filling a table fast, and running the writer's statements without
 //! the writer.
 
+use super::consuming::Consume;
 use super::open::{self, FileLock, OpenError};
 use super::time::StoreTime;
 use super::writer::Write;
-use super::writes::{Consume, Touch};
+use super::writes::Touch;
 use super::{SqliteOptions, SqliteStore};
 use crate::domain::execution::Start;
 use crate::domain::fingerprint::{ArgumentsDigest, Fingerprint};

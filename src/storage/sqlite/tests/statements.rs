@@ -8,7 +8,7 @@ async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(sweeps::ALL) {
+    for statement in reads::ALL.into_iter().chain(writes::ALL).chain(consuming::ALL).chain(sweeps::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -67,7 +67,7 @@ async fn the_hot_statements_use_their_index() {
             writes::ALL.as_slice(),
             "COVERING INDEX approvals_open_by_agent (requested_by=? AND agent=? AND open_until>?)",
         ),
-        (writes::ALL.as_slice(), "executions_by_attempt"),
+        (consuming::ALL.as_slice(), "executions_by_attempt"),
     ] {
         let mut plans = Vec::new();
         for statement in table {
