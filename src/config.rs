@@ -8,6 +8,7 @@ mod upkeep;
 
 use crate::address::Address;
 use crate::auth::Callers;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::sqlite::SqliteOptions;
@@ -47,6 +48,7 @@ struct File {
     retention: RetentionSection,
     preview: PreviewConfig,
     log: LogSection,
+    audit: AuditSection,
     callers: Vec<CallerSection>,
 }
 
@@ -74,6 +76,12 @@ struct LimitsSection {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuditSection {
+    evaluations: Option<String>,
 }
 
 impl File {
@@ -161,6 +169,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Which log lines are written.
     pub log_filter: String,
+    /// Which evaluations the audit keeps.
+    pub audited_evaluations: AuditedEvaluations,
     /// Who may call.
     pub callers: Callers,
 }
@@ -305,6 +315,13 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
+        let audited_evaluations = match file.audit.evaluations.as_deref() {
+            None => AuditedEvaluations::default(),
+            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
+                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
+                AuditedEvaluations::default()
+            }),
+        };
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -323,6 +340,7 @@ impl Config {
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers,
         };
         (config, problems)

@@ -7,9 +7,12 @@ use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
 use countersign::domain::invocation::Binding;
+use countersign::metrics::{Format, Metrics};
 use countersign::policy_files::load_policy;
 use prost::Message as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn readme() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
@@ -54,6 +57,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
+    assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();
@@ -68,6 +72,22 @@ fn the_policy_sample_loads() {
     let policy = load_policy(&folder.join("policy.yaml")).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(policy.connectors().count(), 1);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_table_of_metrics_names_what_is_exposed_and_nothing_else() {
+    let page = Arc::new(Metrics::default()).text(Format::Prometheus);
+    let exposed: BTreeSet<String> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned)).collect();
+    let text = readme();
+    let (_, section) = text.split_once("\n## Metrics").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    // The first column names them, labels in braces behind.
+    let column: String = section.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next()).collect();
+    let named = column.split('`').skip(1).step_by(2).map(|name| name.split('{').next().unwrap().to_owned());
+    let named: BTreeSet<String> =
+        named.filter(|name| name.starts_with("countersign_") || name.starts_with("process_")).collect();
+    assert_eq!(named, exposed);
 }
 
 #[test]

@@ -24,6 +24,7 @@ impl Config {
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers: _,
         } = self;
         [
@@ -45,6 +46,7 @@ impl Config {
             ("limits.open_per_agent", open_limits.per_agent == newer.open_limits.per_agent),
             ("sweeper.every", *sweep_every == newer.sweep_every),
             ("retention", *retention == newer.retention),
+            ("audit.evaluations", *audited_evaluations == newer.audited_evaluations),
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),

@@ -46,11 +46,13 @@ pub enum AuditKind {
     ExecutionTimedOut,
     /// A report was refused.
     ReportRefused,
+    /// The policy was asked, and answered. Only where evaluations are audited.
+    EvaluationDecided,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -68,6 +70,7 @@ impl AuditKind {
         Self::ExecutionReported,
         Self::ExecutionTimedOut,
         Self::ReportRefused,
+        Self::EvaluationDecided,
     ];
 
     /// The stable text of it.
@@ -90,6 +93,7 @@ impl AuditKind {
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
             Self::ExecutionTimedOut => "execution.timed_out",
+            Self::EvaluationDecided => "evaluation.decided",
         }
     }
 
@@ -102,6 +106,31 @@ impl AuditKind {
 impl fmt::Display for AuditKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+/// Which evaluations the audit keeps. Whatever it says, they are counted in the metrics, and what starts an execution is a
+/// record by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditedEvaluations {
+    /// Those that act: what starts an execution, which is a record in any case.
+    #[default]
+    Acting,
+    /// Every one.
+    All,
+    /// None.
+    None,
+}
+
+impl AuditedEvaluations {
+    /// What is meant by that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "acting" => Some(Self::Acting),
+            "all" => Some(Self::All),
+            "none" => Some(Self::None),
+            _ => None,
+        }
     }
 }
 
@@ -138,7 +167,7 @@ pub struct AuditEvent {
     pub decision: String,
     /// The stable reason.
     pub reason: Option<String>,
-    /// What the person or the caller said about it, neutralised: never a reason of ours.
+    /// What the person or the caller said about it, neutralised: never a reason of ours. Of an evaluation, its id.
     pub note: Option<String>,
     /// The labels of the invocation.
     pub labels: BTreeMap<String, String>,

@@ -193,7 +193,7 @@ pub fn policy(decision: Decision, reason: PolicyReason) -> PolicyAnswer {
         reason,
         message: String::new(),
         scope: Some(Scope::Write),
-        tags: Arc::default(),
+        tags: std::sync::Arc::default(),
         rules: Vec::new(),
         report_within: REPORT_WITHIN,
         checks: Vec::new(),

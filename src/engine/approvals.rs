@@ -88,7 +88,7 @@ impl Engine {
         Err(EngineError::LostRace)
     }
 
-    async fn load_of_agent(
+    pub(super) async fn load_of_agent(
         &self,
         caller: &AgentCaller,
         principal: &Identifier,

@@ -47,6 +47,17 @@ pub enum EngineError {
     LostRace,
     /// The page token was not made for this query.
     PageTokenInvalid,
+    /// Too many watch at once.
+    TooManyWatchers {
+        /// Whether it is the caller's own limit, or everybody's.
+        per_caller: bool,
+        /// Its value.
+        most: usize,
+    },
+    /// A watcher did not take what it was told.
+    WatchTooSlow,
+    /// What a watcher has not been told is not known any more.
+    WatchInterrupted,
 }
 
 impl From<StoreError> for EngineError {

@@ -194,7 +194,10 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Consume(_)
         | EngineError::Report(..)
         | EngineError::LostRace
-        | EngineError::PageTokenInvalid => None,
+        | EngineError::PageTokenInvalid
+        | EngineError::TooManyWatchers { .. }
+        | EngineError::WatchTooSlow
+        | EngineError::WatchInterrupted => None,
     }
 }
 

@@ -90,7 +90,7 @@ fn the_sample_catalog_was_reviewed_and_says_why_where_it_differs() {
         assert!(action.entry.scope == tool.scope || action.note.is_some(), "{} needs a note", tool.name);
         let destroys = action.entry.tags.iter().any(|tag| tag == "destructiveHint");
         assert!(!destroys || action.note.is_some(), "{} needs a note", tool.name);
-        assert_eq!(action.entry.scope == Scope::Read, action.entry.tags == ["readOnlyHint"], "{}", tool.name);
+        assert_eq!(action.entry.scope == Scope::Read, *action.entry.tags == ["readOnlyHint"], "{}", tool.name);
     }
     let count = |scope| catalog.actions.values().filter(|action| action.entry.scope == scope).count();
     assert_eq!(Scope::ALL.map(count), [58, 51, 8]);

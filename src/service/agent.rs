@@ -1,7 +1,7 @@
 //! `AgentService`: the door of the process that runs the agent.
 
 use super::fields::Violations;
-use super::{Doors, agent_caller, errors, render, to_the_end};
+use super::{Doors, agent_caller, credential_ended, errors, render, streams, to_the_end};
 use crate::domain::execution::Outcome;
 use crate::domain::limits;
 use crate::domain::policy::Policy;
@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt as _;
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 impl Doors {
-    fn evaluate_one(
+    async fn evaluate_one(
         &self,
         policy: &Policy,
         caller: &AgentCaller,
@@ -25,23 +24,39 @@ impl Doors {
         let mut violations = Violations::default();
         let invocation = violations.invocation(request.invocation, self.arguments_bytes);
         let invocation = violations.and(invocation)?;
-        let answer = self
+        let evaluation = self
             .engine
             .evaluate(policy, caller, &invocation, request.explain)
+            .await
             .map_err(|error| errors::status(&error))?;
         let fingerprint = invocation.subject.fingerprint.to_string();
-        Ok(render::evaluation(answer, fingerprint, Uuid::now_v7().to_string()))
+        Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
     }
 }
 
 #[tonic::async_trait]
 impl AgentService for Doors {
+    type WatchApprovalStream = streams::Answers<proto::WatchApprovalResponse>;
+
+    async fn watch_approval(
+        &self,
+        request: Request<proto::WatchApprovalRequest>,
+    ) -> Result<Response<Self::WatchApprovalStream>, Status> {
+        let (caller, ended) = (agent_caller(&request)?, credential_ended(&request)?);
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
+        let (principal, agent, id) = violations.and(named)?;
+        let watch = self.engine.watch_approval(&caller, &principal, &agent, id).await;
+        Ok(Response::new(streams::approval(watch.map_err(|error| errors::status(&error))?, ended)))
+    }
+
     async fn evaluate(
         &self,
         request: Request<proto::EvaluateRequest>,
     ) -> Result<Response<proto::EvaluateResponse>, Status> {
         let caller = agent_caller(&request)?;
-        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).map(Response::new)
+        self.evaluate_one(&self.engine.policy(), &caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn batch_evaluate(
@@ -60,9 +75,13 @@ impl AgentService for Doors {
         let policy = self.engine.policy();
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
-            let result = match self.evaluate_one(&policy, &caller, request) {
+            let result = match self.evaluate_one(&policy, &caller, request).await {
                 Ok(response) => batch_evaluate_result::Result::Response(response),
-                Err(status) => batch_evaluate_result::Result::Error(batch_error(&status)),
+                Err(status) => {
+                    let error = batch_error(&status);
+                    self.engine.metrics().calls.refused(&error.reason);
+                    batch_evaluate_result::Result::Error(error)
+                }
             };
             results.push(proto::BatchEvaluateResult { result: Some(result) });
             // One batch is as long as a hundred calls, and others wait on this thread.

@@ -1,8 +1,8 @@
 //! `ApproverService`: the door of people.
 
 use super::fields::Violations;
-use super::{Doors, errors, render, to_the_end};
-use crate::domain::approval::{Answer, Verdict};
+use super::{Doors, credential_ended, errors, render, streams, to_the_end};
+use crate::domain::approval::{Answer, StateName, Verdict};
 use crate::domain::limits;
 use crate::proto;
 use crate::proto::approver_service_server::ApproverService;
@@ -12,8 +12,36 @@ use tonic::{Request, Response, Status};
 /// What a page holds where the request says nothing.
 const PAGE: u32 = 50;
 
+/// Which states a request names, each once.
+fn states(violations: &mut Violations, numbers: &[i32]) -> Vec<StateName> {
+    let mut states = Vec::new();
+    for number in numbers {
+        match render::state_name(*number) {
+            Some(state) if !states.contains(&state) => states.push(state),
+            Some(_) => {}
+            None => violations.add("states", "must be states of an approval, none of them UNSPECIFIED"),
+        }
+    }
+    states
+}
+
 #[tonic::async_trait]
 impl ApproverService for Doors {
+    type WatchApprovalsStream = streams::Answers<proto::WatchApprovalsResponse>;
+
+    async fn watch_approvals(
+        &self,
+        request: Request<proto::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        let person = self.person(&request, &request.get_ref().principal)?;
+        let ended = credential_ended(&request)?;
+        let mut violations = Violations::default();
+        let states = states(&mut violations, &request.get_ref().states);
+        violations.finish()?;
+        let watch = self.engine.watch_approvals(person, &states).map_err(|error| errors::status(&error))?;
+        Ok(Response::new(streams::approvals(watch, ended)))
+    }
+
     async fn list_approvals(
         &self,
         request: Request<proto::ListApprovalsRequest>,
@@ -21,14 +49,7 @@ impl ApproverService for Doors {
         let person = self.person(&request, &request.get_ref().principal)?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let mut states = Vec::new();
-        for number in request.states {
-            match render::state_name(number) {
-                Some(state) if !states.contains(&state) => states.push(state),
-                Some(_) => {}
-                None => violations.add("states", "must be states of an approval, none of them UNSPECIFIED"),
-            }
-        }
+        let states = states(&mut violations, &request.states);
         violations.finish()?;
         let page_size = match request.page_size {
             0 => PAGE,

@@ -7,6 +7,7 @@ use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::invocation::{Invocation, Objective, Said};
 use crate::domain::limits;
 use crate::domain::text::{Identifier, LineBreaks, bounded_note, neutralise};
+use crate::domain::time::Timestamp;
 use crate::proto;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -174,6 +175,19 @@ impl Violations {
             self.add(field, format!("must be from {least:?} to {most:?}"));
         }
         read
+    }
+
+    /// An instant, to the microsecond, or none where it is absent.
+    pub(super) fn optional_time(&mut self, field: &str, time: Option<&prost_types::Timestamp>) -> Option<Timestamp> {
+        let time = time?;
+        let read = (0..1_000_000_000)
+            .contains(&time.nanos)
+            .then(|| time.seconds.checked_mul(1_000_000)?.checked_add(i64::from(time.nanos / 1_000)))
+            .flatten();
+        if read.is_none() {
+            self.add(field, "is no instant: nanos are from 0 to 999999999");
+        }
+        read.map(Timestamp::from_micros)
     }
 
     /// A required invocation.

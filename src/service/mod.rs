@@ -3,20 +3,26 @@
 
 mod agent;
 mod approver;
+mod counting;
 mod edge;
 mod errors;
 mod fields;
+mod methods;
 mod operator;
 mod render;
 mod sparing;
+mod streams;
+mod trace;
 
 pub use edge::EdgeLayer;
+pub use methods::methods;
 pub(crate) use sparing::Sparing;
 
-use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
+use crate::auth::{AuthError, Caller, Credential, Powers, Role, SharedCallers};
 use crate::domain::approval::Person;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError};
+use crate::metrics::{CredentialRefusal, Metrics};
 use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
@@ -26,6 +32,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status};
+use tracing::Instrument as _;
 
 /// What one message may measure: a batch of a hundred ordinary invocations, or a few large ones.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -52,19 +59,23 @@ impl Doors {
     /// `AgentService`.
     pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Agent))
+        InterceptedService::new(service, self.guard(callers, Role::Agent))
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Approver))
+        InterceptedService::new(service, self.guard(callers, Role::Approver))
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, Guard::new(callers, Role::Operator))
+        InterceptedService::new(service, self.guard(callers, Role::Operator))
+    }
+
+    fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
+        Guard { callers: callers.clone(), role, refusals: Arc::default(), metrics: Arc::clone(self.engine.metrics()) }
     }
 
     /// The person that an approver's request speaks for.
@@ -103,12 +114,7 @@ pub struct Guard {
     callers: SharedCallers,
     role: Role,
     refusals: Arc<Sparing>,
-}
-
-impl Guard {
-    fn new(callers: &SharedCallers, role: Role) -> Self {
-        Self { callers: callers.clone(), role, refusals: Arc::default() }
-    }
+    metrics: Arc<Metrics>,
 }
 
 impl tonic::service::Interceptor for Guard {
@@ -117,6 +123,12 @@ impl tonic::service::Interceptor for Guard {
         // Two credentials are ambiguous, so they are none.
         let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
         let credential = self.callers.authenticate(header, self.role).map_err(|error| {
+            self.metrics.credentials.one(match error {
+                AuthError::Missing => CredentialRefusal::Missing,
+                AuthError::Invalid => CredentialRefusal::Invalid,
+                AuthError::Expired => CredentialRefusal::Expired,
+                AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
+            });
             if let Some(unsaid) = self.refusals.say() {
                 let peer = request.remote_addr().map_or(String::new(), |peer| peer.to_string());
                 tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
@@ -136,6 +148,12 @@ fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
 /// The credential that the guard let in: a stream ends when this has [`ended`](Credential::ended).
 fn credential<T>(request: &Request<T>) -> Result<&Credential, Status> {
     request.extensions().get::<Credential>().ok_or_else(errors::unauthenticated)
+}
+
+/// Waits until the credential that a call came with no longer opens its door.
+fn credential_ended<T>(request: &Request<T>) -> Result<impl Future<Output = ()> + Send + use<T>, Status> {
+    let credential = credential(request)?.clone();
+    Ok(async move { credential.ended().await })
 }
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {
@@ -166,7 +184,8 @@ async fn to_the_end<T: Send + 'static>(
         drop(place);
         done
     };
-    match tokio::spawn(change).await {
+    // What it logs is on behalf of the call that began it.
+    match tokio::spawn(change.in_current_span()).await {
         Ok(done) => done.map_err(|error| errors::status(&error)),
         Err(_) => Err(errors::status(&EngineError::Panicked)),
     }

@@ -3,7 +3,7 @@
 use super::fields::Violations;
 use super::{Doors, errors, operator_caller, render};
 use crate::domain::limits;
-use crate::engine::AuditFilter;
+use crate::engine::{AuditFilter, ExecutionFilter};
 use crate::proto;
 use crate::proto::operator_service_server::OperatorService;
 use tonic::{Request, Response, Status};
@@ -36,6 +36,50 @@ impl OperatorService for Doors {
                 .collect(),
             problems: in_force.reload.problems.clone(),
             attempt_time: Some(render::time(in_force.reload.last_attempt)),
+        }))
+    }
+
+    async fn list_executions(
+        &self,
+        request: Request<proto::ListExecutionsRequest>,
+    ) -> Result<Response<proto::ListExecutionsResponse>, Status> {
+        let caller = operator_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let mut states = Vec::new();
+        for number in request.states {
+            match render::execution_state_name(number) {
+                Some(state) if !states.contains(&state) => states.push(state),
+                Some(_) => {}
+                None => violations.add("states", "must be states of an execution, none of them UNSPECIFIED"),
+            }
+        }
+        let approval = match request.approval_id.as_str() {
+            "" => None,
+            text => violations.approval_id("approval_id", text),
+        };
+        let filter = ExecutionFilter {
+            principal: violations.optional_identifier("principal", &request.principal),
+            agent: violations.optional_identifier("agent", &request.agent),
+            connector: violations.optional_identifier("connector", &request.connector),
+            states,
+            approval,
+            started_from: violations.optional_time("started_from", request.started_from.as_ref()),
+            started_before: violations.optional_time("started_before", request.started_before.as_ref()),
+        };
+        violations.finish()?;
+        let page_size = match request.page_size {
+            0 => PAGE,
+            size => size.min(limits::EXECUTIONS_PAGE),
+        };
+        let page = self
+            .engine
+            .list_executions(&caller, filter, page_size, &request.page_token)
+            .await
+            .map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::ListExecutionsResponse {
+            executions: page.rows.into_iter().map(render::execution).collect(),
+            next_page_token: page.next_page_token.unwrap_or_default(),
         }))
     }
 

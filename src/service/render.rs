@@ -243,14 +243,22 @@ pub(super) fn permit(permit: Permit) -> proto::ConsumeResponse {
     }
 }
 
-/// An execution as it stands: the domain's `as_of(now)` has been applied.
-pub(super) fn execution(execution: Execution) -> proto::Execution {
-    let state = match execution.state.name() {
+fn execution_state(state: ExecutionStateName) -> proto::ExecutionState {
+    match state {
         ExecutionStateName::Started => proto::ExecutionState::Started,
         ExecutionStateName::Succeeded => proto::ExecutionState::Succeeded,
         ExecutionStateName::Failed => proto::ExecutionState::Failed,
         ExecutionStateName::Unknown => proto::ExecutionState::Unknown,
-    };
+    }
+}
+
+/// The name of an execution's state on input; none for what is unspecified or unknown.
+pub(super) fn execution_state_name(number: i32) -> Option<ExecutionStateName> {
+    ExecutionStateName::ALL.into_iter().find(|name| i32::from(execution_state(*name)) == number)
+}
+
+/// An execution as it stands: the domain's `as_of(now)` has been applied.
+pub(super) fn execution(execution: Execution) -> proto::Execution {
     let report = execution.state.report().cloned();
     let said = |pick: fn(&crate::domain::execution::Report) -> Option<String>| {
         report.as_ref().and_then(pick).unwrap_or_default()
@@ -259,7 +267,7 @@ pub(super) fn execution(execution: Execution) -> proto::Execution {
     proto::Execution {
         id: execution.id.to_string(),
         approval_id: execution.approval.map_or(String::new(), |id| id.to_string()),
-        state: state.into(),
+        state: execution_state(execution.state.name()).into(),
         principal: subject.principal.to_string(),
         agent: subject.agent.to_string(),
         conversation: optional(subject.conversation.as_ref()),
@@ -278,6 +286,10 @@ pub(super) fn execution(execution: Execution) -> proto::Execution {
         error_code: said(|report| report.error_code.clone()),
         detail: said(|report| report.detail.clone()),
         duration: report.as_ref().and_then(|report| report.duration).map(span),
+        connection: optional(subject.connection.as_ref()),
+        objective: subject.objective.as_ref().map(objective),
+        caller: execution.caller.to_string(),
+        policy_revision: execution.policy_revision,
     }
 }
 

@@ -5,6 +5,7 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod changes;
+pub mod metered;
 pub mod sqlite;
 mod sweep;
 
@@ -17,7 +18,7 @@ use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
-use crate::domain::execution::{Execution, Start};
+use crate::domain::execution::{Execution, ExecutionStateName, Start};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
@@ -180,6 +181,54 @@ pub struct ApprovalQuery {
     pub limit: u32,
 }
 
+/// Which executions to list. What is none or empty wants all.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutionQuery {
+    /// Only those of this principal.
+    pub principal: Option<Identifier>,
+    /// Only those of this agent.
+    pub agent: Option<Identifier>,
+    /// Only those of this connector.
+    pub connector: Option<Identifier>,
+    /// Only those in one of these states at the store's time.
+    pub states: Vec<ExecutionStateName>,
+    /// Only the one that this approval started.
+    pub approval: Option<ApprovalId>,
+    /// Only those that started at this instant or later.
+    pub started_from: Option<Timestamp>,
+    /// Only those that started before this instant.
+    pub started_before: Option<Timestamp>,
+    /// Only those older than this (start, then id): how far the page before has looked.
+    pub before: Option<(Timestamp, ExecutionId)>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl ExecutionQuery {
+    /// Whether it wants this execution, as the store's time is `now`.
+    pub fn wants(&self, execution: &Execution, now: Timestamp) -> bool {
+        let subject = &execution.subject;
+        let is = |wanted: &Option<Identifier>, it: &Identifier| wanted.as_ref().is_none_or(|wanted| wanted == it);
+        is(&self.principal, &subject.principal)
+            && is(&self.agent, &subject.agent)
+            && is(&self.connector, &subject.connector)
+            && (self.states.is_empty() || self.states.contains(&execution.clone().as_of(now).state.name()))
+            && self.approval.is_none_or(|wanted| execution.approval == Some(wanted))
+            && self.started_from.is_none_or(|from| execution.start_time >= from)
+            && self.started_before.is_none_or(|bound| execution.start_time < bound)
+            && self.before.is_none_or(|before| (execution.start_time, execution.id) < before)
+    }
+}
+
+/// A page of executions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionPage {
+    /// Newest first, as they stand in the table.
+    pub executions: Vec<Execution>,
+    /// Where the looking ended before there was a full page, if it did: there may be more before that.
+    pub looked_until: Option<(Timestamp, ExecutionId)>,
+}
+
 /// Which audit records to read.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
@@ -193,6 +242,20 @@ pub struct AuditQuery {
     pub before: Option<i64>,
     /// How many at most.
     pub limit: u32,
+}
+
+/// What waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Approvals that are pending at the store's time; no more than [`Backlog::MOST`] are counted.
+    pub pending: u64,
+    /// When the oldest of them was asked; none if none is pending.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Backlog {
+    /// More than people will ever get through; what is beyond is not worth the reading.
+    pub const MOST: u64 = 100_000;
 }
 
 /// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
@@ -270,6 +333,10 @@ pub trait Store: Send + Sync + 'static {
     /// One execution.
     async fn execution(&self, id: ExecutionId) -> Result<Loaded<Option<Execution>>, StoreError>;
 
+    /// Executions, newest first. It looks at a bounded number of them, so that whatever is wanted costs no more than a page:
+    /// a page may be short, or empty, and yet not the last.
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError>;
+
     /// Saves a changed execution and its audit records, under the same conditions as [`Store::save_approval`].
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError>;
 
@@ -281,6 +348,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Runs one step of upkeep over the `limit` rows that have waited longest, in one transaction.
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError>;
+
+    /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
+    /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -60,6 +60,21 @@ impl Liar {
 
 #[tonic::async_trait]
 impl ApproverService for Liar {
+    type WatchApprovalsStream =
+        std::pin::Pin<Box<dyn tokio_stream::Stream<Item = Result<proto::WatchApprovalsResponse, Status>> + Send>>;
+
+    async fn watch_approvals(
+        &self,
+        _: Request<proto::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        let told = proto::WatchApprovalsResponse {
+            event: Some(proto::watch_approvals_response::Event::Approval(Self::approval())),
+        };
+        // And then it goes away for good.
+        let end = Status::permission_denied(HOSTILE);
+        self.answer(Box::pin(tokio_stream::iter([Ok(told), Err(end)])))
+    }
+
     async fn list_approvals(
         &self,
         _: Request<proto::ListApprovalsRequest>,

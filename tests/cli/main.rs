@@ -16,6 +16,7 @@ mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod traces;
 
 use support::run;
 

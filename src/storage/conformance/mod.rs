@@ -4,6 +4,7 @@
 pub(super) mod agreement;
 pub(super) mod approvals;
 pub(super) mod audit;
+pub(super) mod backlog;
 pub(super) mod changes;
 pub(super) mod consuming;
 pub(super) mod durability;
@@ -77,6 +78,8 @@ macro_rules! promises {
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
             listing::who_decided_through_a_group_sees_it_after_leaving,
             listing::a_name_is_compared_by_its_bytes,
+            backlog::the_backlog_is_what_waits_for_people_and_nothing_else,
+            backlog::an_overdue_question_waits_for_nobody,
             consuming::of_a_hundred_attempts_one_consumes,
             consuming::one_attempt_from_fifty_tasks_starts_once,
             consuming::each_binding_alone_keeps_the_gate_shut,
@@ -95,6 +98,7 @@ macro_rules! promises {
             executions::every_outcome_is_read_back_as_it_was_saved,
             executions::a_stale_version_settles_nothing,
             executions::an_outcome_is_saved_only_before_its_deadline,
+            executions::a_list_has_what_is_wanted_newest_first,
             audit::every_change_has_its_records_and_what_failed_has_none,
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,

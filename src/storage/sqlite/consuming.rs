@@ -137,8 +137,11 @@ async fn consume_some(
         };
         touched.approval(call.approval, used.version);
         answers.push(Some(match used.retry_of {
-            None => change.next,
-            Some(_) => retry(connection, call, &used, now).await?,
+            None => {
+                change.events.iter().for_each(|event| touched.recorded(event.kind));
+                change.next
+            }
+            Some(_) => retry(connection, call, &used, now, touched).await?,
         }));
     }
     Ok(())
@@ -150,6 +153,7 @@ async fn retry(
     call: &Consume,
     used: &rows::Used,
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<Execution, StoreError> {
     let retried = match used.retry_of {
         Some(id) => reads::execution(connection, id).await?,
@@ -161,7 +165,7 @@ async fn retry(
         // Two calls of one attempt in one text: undone, each is run alone.
         return Err(StoreError::Inconsistent { cause: format!("the attempt {} started twice", call.start.attempt) });
     }
-    record(connection, &change.events, now).await?;
+    record(connection, &change.events, now, touched).await?;
     Ok(change.next)
 }
 

@@ -5,7 +5,7 @@
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `checkpoints`: from the log into the file, beside the writer
-//! - `writes`, `consuming`, `reads`, `sweeps`: the statements
+//! - `writes`, `consuming`, `reads`, `listing`, `sweeps`: the statements
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -15,6 +15,7 @@
 
 mod checkpoints;
 mod consuming;
+mod listing;
 mod open;
 mod presence;
 mod reads;
@@ -34,8 +35,8 @@ pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -342,6 +343,17 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                listing::executions(&mut transaction, &query, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         self.write(writes::SaveExecution { change, expected }).await
     }
@@ -362,6 +374,17 @@ impl Store for SqliteStore {
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
         self.write(sweeps::SweepStep { step, limit }).await
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                reads::backlog(&mut transaction, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

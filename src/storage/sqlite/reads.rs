@@ -10,7 +10,7 @@ use crate::domain::execution::Execution;
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, StoreError, StoredKey};
+use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey};
 use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ macro_rules! select_audit {
     };
 }
 
-pub(super) use approval_columns;
+pub(super) use {approval_columns, execution_columns};
 
 /// Touches the database, and in a transaction fixes what is seen in it.
 pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
@@ -98,6 +98,10 @@ const AUDIT_OF_EXECUTION: &str =
     select_audit!("($1 IS NULL OR approval_id = $1) AND execution_id = $2 AND ($3 IS NULL OR principal = $3)");
 const AUDIT_OF_PRINCIPAL: &str =
     select_audit!("($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND principal = $3");
+/// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
+const BACKLOG: &str = "SELECT count(*) AS pending, min(create_time) AS oldest FROM
+    (SELECT create_time, open_until FROM approvals INDEXED BY approvals_pending
+    WHERE state = 'pending' ORDER BY create_time LIMIT $2) WHERE open_until > $1";
 const KEYS: &str = "SELECT id, check_value FROM keys ORDER BY create_time, id";
 
 /// Entries of an audience that are sorted rather than sought among all others, newest first.
@@ -105,7 +109,7 @@ const FEW: i64 = 1_000;
 
 /// Every statement of this file, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 16] = [
+pub(super) const ALL: [&str; 17] = [
     SNAPSHOT,
     APPROVAL,
     APPROVALS,
@@ -120,6 +124,7 @@ pub(super) const ALL: [&str; 16] = [
     AUDIT_OF_APPROVAL,
     AUDIT_OF_EXECUTION,
     AUDIT_OF_PRINCIPAL,
+    BACKLOG,
     KEYS,
     super::open::NEWEST,
 ];
@@ -308,6 +313,21 @@ pub(super) async fn audit_records(
         .fetch_all(connection)
         .await?;
     rows.iter().map(rows::audit_record).collect()
+}
+
+pub(super) async fn backlog(
+    connection: &mut SqliteConnection,
+    time: &StoreTime,
+) -> Result<Loaded<Backlog>, StoreError> {
+    // The time is read after what is seen is fixed, so that no row in it is of later.
+    touch(connection).await?;
+    let now = time.now();
+    let most = i64::try_from(Backlog::MOST).unwrap_or(i64::MAX);
+    let row = query(BACKLOG).bind(now.micros()).bind(most).fetch_one(connection).await?;
+    let pending: i64 = row.try_get("pending")?;
+    let oldest: Option<i64> = row.try_get("oldest")?;
+    let row = Backlog { pending: u64::try_from(pending).unwrap_or(0), oldest: oldest.map(Timestamp::from_micros) };
+    Ok(Loaded { row, now })
 }
 
 pub(super) async fn keys(connection: &mut SqliteConnection) -> Result<Vec<StoredKey>, StoreError> {

@@ -38,6 +38,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },
     // A binary without it would neither withdraw what a wait had nor take an erased preview for one.
     Migration { version: 2, name: "0002_waits", sql: include_str!("migrations/0002_waits.sql"), compatible_from: 2 },
+    Migration {
+        version: 3,
+        name: "0003_backlog",
+        sql: include_str!("migrations/0003_backlog.sql"),
+        compatible_from: 2,
+    },
 ];
 
 /// Marks a file as Countersign's, in its header (`CSGN`).

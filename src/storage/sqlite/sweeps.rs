@@ -3,6 +3,7 @@
 
 use super::writer::Write;
 use super::writes::record_id;
+use crate::domain::audit::AuditKind;
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
@@ -154,7 +155,7 @@ struct Statements {
     /// How long a row must have been due.
     kept: Duration,
     change: &'static [&'static str],
-    record: Option<&'static str>,
+    record: Option<(AuditKind, &'static str)>,
 }
 
 impl Statements {
@@ -162,8 +163,14 @@ impl Statements {
         let due = |find, change, record| Self { find, kept: Duration::ZERO, change, record: Some(record) };
         let old = |find, kept, change| Self { find, kept, change, record: None };
         match step {
-            Sweep::ExpireApprovals => due(OVERDUE_APPROVALS, &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE], RECORD_EXPIRED),
-            Sweep::TimeOutExecutions => due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], RECORD_TIMED_OUT),
+            Sweep::ExpireApprovals => {
+                let record = (AuditKind::ApprovalExpired, RECORD_EXPIRED);
+                due(OVERDUE_APPROVALS, &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE], record)
+            }
+            Sweep::TimeOutExecutions => {
+                let record = (AuditKind::ExecutionTimedOut, RECORD_TIMED_OUT);
+                due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], record)
+            }
             Sweep::EraseApprovals { kept } => old(ERASABLE_APPROVALS, kept, &[ERASE_APPROVALS, ERASE_ARGUMENTS]),
             Sweep::DeleteApprovals { kept } => old(DELETABLE_APPROVALS, kept, &[DELETE_APPROVALS]),
             Sweep::DeleteExecutions { kept } => old(DELETABLE_EXECUTIONS, kept, &[DELETE_EXECUTIONS]),
@@ -193,9 +200,10 @@ impl Write for SweepStep {
             for statement in change {
                 query(*statement).bind(list.clone()).execute(&mut *connection).await?;
             }
-            if let Some(statement) = record {
+            if let Some((kind, statement)) = record {
                 let records = with_record_ids(&list, now)?;
                 query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
+                (0..rows).for_each(|_| touched.recorded(kind));
             }
             for (id, version) in listed::<(String, u64)>(found.try_get::<Option<&str>, _>(3)?.unwrap_or("[]"))? {
                 let corrupt = || StoreError::Corrupt { table: "approvals", id: id.clone() };

@@ -156,7 +156,7 @@ impl Write for Request {
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok((Requested::Created(change.next), now))
     }
 }
@@ -192,7 +192,7 @@ impl Write for StartExecution {
         &self,
         connection: &mut SqliteConnection,
         now: Timestamp,
-        _: &mut Touched,
+        touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
@@ -205,7 +205,7 @@ impl Write for StartExecution {
         if !insert_execution(connection, &change.next).await? {
             return Ok(None);
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -224,7 +224,7 @@ impl Write for SaveExecution {
         &self,
         connection: &mut SqliteConnection,
         now: Timestamp,
-        _: &mut Touched,
+        touched: &mut Touched,
     ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
@@ -240,7 +240,7 @@ impl Write for SaveExecution {
         if updated.rows_affected() == 0 {
             return Ok(Saved::Conflict);
         }
-        record(connection, events, now).await?;
+        record(connection, events, now, touched).await?;
         Ok(Saved::Yes)
     }
 }
@@ -252,8 +252,13 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
-        record(connection, &self.0, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        record(connection, &self.0, now, touched).await
     }
 }
 
@@ -358,7 +363,7 @@ async fn write_approval(
     touched.approval(next.id, next.version);
     set_audience(connection, next.id, columns.state, columns.open_until(next.decide_by)).await?;
     insert_decisions(connection, next).await?;
-    record(connection, events, now).await?;
+    record(connection, events, now, touched).await?;
     Ok(Saved::Yes)
 }
 
@@ -449,6 +454,7 @@ pub(super) async fn record(
     connection: &mut SqliteConnection,
     events: &[AuditEvent],
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     for event in events {
         rows::bind_event(query(INSERT_AUDIT), event)
@@ -456,6 +462,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
+        touched.recorded(event.kind);
     }
     Ok(())
 }

@@ -251,6 +251,15 @@ pub fn fields() -> Vec<Field> {
     field!(fields, agent.get_approval, "approval_id", Takes::Id, text => AgentServiceGetApprovalRequest {
         principal: "olga".to_owned(), agent: "assistant".to_owned(), approval_id: text
     });
+    field!(fields, agent.watch_approval, "principal", Takes::Identifier, text => WatchApprovalRequest {
+        principal: text, agent: "assistant".to_owned(), approval_id: SOME_ID.to_owned()
+    });
+    field!(fields, agent.watch_approval, "agent", Takes::Identifier, text => WatchApprovalRequest {
+        principal: "olga".to_owned(), agent: text, approval_id: SOME_ID.to_owned()
+    });
+    field!(fields, agent.watch_approval, "approval_id", Takes::Id, text => WatchApprovalRequest {
+        principal: "olga".to_owned(), agent: "assistant".to_owned(), approval_id: text
+    });
     field!(fields, agent.cancel_approval, "principal", Takes::Identifier, text => CancelApprovalRequest {
         principal: text, agent: "assistant".to_owned(), approval_id: SOME_ID.to_owned(), reason: String::new()
     });
@@ -287,6 +296,9 @@ pub fn fields() -> Vec<Field> {
     field!(fields, approver.list_approvals, "page_token", Takes::Token, text => ListApprovalsRequest {
         principal: "olga".to_owned(), page_token: text, ..Default::default()
     });
+    field!(fields, approver.watch_approvals, "principal", Takes::Identifier, text => WatchApprovalsRequest {
+        principal: text, ..Default::default()
+    });
     field!(fields, approver.get_approval, "principal", Takes::Identifier, text => ApproverServiceGetApprovalRequest {
         principal: text, approval_id: SOME_ID.to_owned()
     });
@@ -320,6 +332,21 @@ pub fn fields() -> Vec<Field> {
         principal: text, ..Default::default()
     });
     field!(fields, operator.list_audit_records, "page_token", Takes::Token, text => ListAuditRecordsRequest {
+        page_token: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "principal", Takes::Optional, text => ListExecutionsRequest {
+        principal: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "agent", Takes::Optional, text => ListExecutionsRequest {
+        agent: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "connector", Takes::Optional, text => ListExecutionsRequest {
+        connector: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "approval_id", Takes::OptionalId, text => ListExecutionsRequest {
+        approval_id: text, ..Default::default()
+    });
+    field!(fields, operator.list_executions, "page_token", Takes::Token, text => ListExecutionsRequest {
         page_token: text, ..Default::default()
     });
     fields

@@ -198,7 +198,7 @@ fn shown(answer: &PolicyAnswer) -> Value {
         "reason": answer.reason.as_str(),
         "message": answer.message,
         "scope": answer.scope.map(|scope| scope.as_str()),
-        "tags": answer.tags,
+        "tags": *answer.tags,
         "rules": rules,
         "requirement": requirement,
         "report_within_seconds": answer.report_within.as_secs(),

@@ -75,6 +75,9 @@ CREATE INDEX approval_audience_newest ON approval_audience (kind, name, state, c
 CREATE INDEX approval_audience_by_deadline ON approval_audience (kind, name, state, open_until, create_time, approval_id)
     WHERE open_until IS NOT NULL;
 
+-- Listing executions, newest first. They are made in this order, so that it grows at its end alone.
+CREATE INDEX executions_newest ON executions (start_time, id);
+
 -- Sweeping: what is overdue.
 CREATE INDEX approvals_by_deadline ON approvals (open_until) WHERE open_until IS NOT NULL;
 -- Erasing: what has been final for long enough and still shows something. An erased preview is the empty text.

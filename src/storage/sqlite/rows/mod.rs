@@ -195,6 +195,12 @@ pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId),
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
 }
 
+/// Reads the key by which executions are listed.
+pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
+    let fields = Fields::new(row, "executions", "id");
+    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
+}
+
 /// What using an approval up returned.
 pub(super) struct Used {
     /// Which of the calls did.
