@@ -213,10 +213,24 @@ pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId),
     Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
 }
 
-/// Reads the execution that a used approval retries, and the approval's version since it was used.
-pub(super) fn used(row: &SqliteRow, approval: ApprovalId) -> Result<(Option<ExecutionId>, u64), StoreError> {
-    let fields = Fields { row, table: "approvals", id: approval.to_string() };
-    Ok((fields.maybe_parsed("retry_of", ExecutionId::parse)?, fields.count("version")?))
+/// What using an approval up returned.
+pub(super) struct Used {
+    /// Which of the calls did.
+    pub(super) call: usize,
+    /// The execution that the approval retries.
+    pub(super) retry_of: Option<ExecutionId>,
+    /// The approval's version since.
+    pub(super) version: u64,
+}
+
+/// Reads what using an approval up returned.
+pub(super) fn used(row: &SqliteRow) -> Result<Used, StoreError> {
+    let fields = Fields::new(row, "approvals", "id");
+    Ok(Used {
+        call: fields.known(usize::try_from(fields.get::<i64>("call")?).ok())?,
+        retry_of: fields.maybe_parsed("retry_of", ExecutionId::parse)?,
+        version: fields.count("version")?,
+    })
 }
 
 /// Reads a server secret's id and check value.
