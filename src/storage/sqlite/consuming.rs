@@ -15,10 +15,13 @@ use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqliteConnection, query};
 use std::sync::{Arc, LazyLock};
 
+// `OR FAIL` in each: what fails undoes the whole transaction, so that SQLite need not keep what would undo the statement
+// alone.
+
 /// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
 /// own time, the requirement that was met, a new attempt, and a retry that is still needed.
 const USE_UP: &str = concat!(
-    "UPDATE approvals SET state = 'consumed', consume_time = $18, execution_id = $16, open_until = NULL, \
+    "UPDATE OR FAIL approvals SET state = 'consumed', consume_time = $18, execution_id = $16, open_until = NULL, \
      version = version + 1 \
      WHERE id = $1 AND state = 'approved' AND use_by > $18 AND ",
     same_subject!(),
@@ -31,7 +34,7 @@ const USE_UP: &str = concat!(
 /// Each of the following does something only where the one before it did. A retry is left to [`retry`], which looks at
 /// what is retried.
 const START: &str = concat!(
-    "INSERT INTO executions (",
+    "INSERT OR FAIL INTO executions (",
     subject_columns!(),
     ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
      retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us) \
@@ -39,12 +42,12 @@ const START: &str = concat!(
      $25, $26, $27, $28, $29, $30, $31, $32 \
      WHERE changes() = 1 AND NOT EXISTS (SELECT 1 FROM approvals WHERE id = $1 AND retry_of IS NOT NULL)"
 );
-const RECORD: &str = "INSERT INTO audit_records
+const RECORD: &str = "INSERT OR FAIL INTO audit_records
     (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
     policy_revision, person, decision, reason, note, labels, id, time)
     SELECT $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53
     WHERE changes() = 1";
-const CLOSE_AUDIENCE: &str = "UPDATE approval_audience SET state = 'consumed', open_until = NULL
+const CLOSE_AUDIENCE: &str = "UPDATE OR FAIL approval_audience SET state = 'consumed', open_until = NULL
     WHERE approval_id = $1 AND state <> 'consumed' AND changes() = 1";
 /// The values of one call.
 const VALUES: usize = 54;

@@ -14,6 +14,9 @@ use serde::de::DeserializeOwned;
 use sqlx::{Row as _, SqliteConnection, query};
 use std::time::{Duration, Instant};
 
+// `OR FAIL` in what changes many rows: what fails undoes the whole transaction, so that SQLite need not keep what would undo
+// the statement alone.
+
 /// Finds rows: how many, how long the first has been due, the list of them for the statements that follow, and of those
 /// that are told, what they are about to be: id and version.
 macro_rules! find {
@@ -51,8 +54,8 @@ macro_rules! listed {
 macro_rules! record_each {
     ($kind:literal, $decision:literal, $approval:literal, $execution:literal, $wait:literal, $table:literal) => {
         concat!(
-            "INSERT INTO audit_records (kind, principal, agent, conversation, connector, account, action, approval_id, \
-             execution_id, wait_id, fingerprint, decision, labels, id, time) SELECT '",
+            "INSERT OR FAIL INTO audit_records (kind, principal, agent, conversation, connector, account, action, \
+             approval_id, execution_id, wait_id, fingerprint, decision, labels, id, time) SELECT '",
             $kind,
             "', principal, agent, conversation, connector, account, action, ",
             $approval,
@@ -72,11 +75,11 @@ macro_rules! record_each {
 const OVERDUE_APPROVALS: &str =
     find!(told "open_until", "approvals INDEXED BY approvals_by_deadline WHERE open_until <= $1");
 const EXPIRE_APPROVALS: &str = concat!(
-    "UPDATE approvals SET state = 'expired', close_time = open_until, open_until = NULL, version = version + 1 WHERE ",
+    "UPDATE OR FAIL approvals SET state = 'expired', close_time = open_until, open_until = NULL, version = version + 1 WHERE ",
     listed!()
 );
 const EXPIRE_AUDIENCE: &str = concat!(
-    "UPDATE approval_audience SET state = 'expired', open_until = NULL \
+    "UPDATE OR FAIL approval_audience SET state = 'expired', open_until = NULL \
      WHERE approval_id IN (SELECT id FROM approvals WHERE ",
     listed!(),
     ")"
@@ -86,7 +89,7 @@ const RECORD_EXPIRED: &str = record_each!("approval.expired", "EXPIRED", "swept.
 const OVERDUE_EXECUTIONS: &str =
     find!("report_by", "executions INDEXED BY executions_by_deadline WHERE state = 'started' AND report_by <= $1");
 const TIME_OUT_EXECUTIONS: &str =
-    concat!("UPDATE executions SET state = 'unknown', version = version + 1 WHERE ", listed!());
+    concat!("UPDATE OR FAIL executions SET state = 'unknown', version = version + 1 WHERE ", listed!());
 const RECORD_TIMED_OUT: &str =
     record_each!("execution.timed_out", "UNKNOWN", "approval_id", "swept.id", "NULL", "executions");
 
@@ -97,7 +100,7 @@ const ERASABLE_APPROVALS: &str = find!(
 );
 /// The empty text is no preview.
 const ERASE_APPROVALS: &str =
-    concat!("UPDATE approvals SET preview_json = '', omissions = '[]', agent_note = NULL WHERE ", listed!());
+    concat!("UPDATE OR FAIL approvals SET preview_json = '', omissions = '[]', agent_note = NULL WHERE ", listed!());
 const ERASE_ARGUMENTS: &str =
     concat!("DELETE FROM approval_arguments WHERE approval_id IN (SELECT id FROM approvals WHERE ", listed!(), ")");
 
