@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
 use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
-use crate::service::{Doors, EdgeLayer};
+use crate::service::{Doors, Doorway, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use crate::sweeper::Sweeper;
@@ -39,6 +39,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic::service::Routes;
 
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
@@ -171,12 +172,7 @@ async fn serve(
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
-    let mut router = server()
-        .layer(edge)
-        .add_service(health_service.clone())
-        .add_service(doors.agent(&callers))
-        .add_service(doors.approver(&callers))
-        .add_service(doors.operator(&callers));
+    let mut rest = Routes::new(health_service.clone());
     if config.reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
@@ -187,11 +183,13 @@ async fn serve(
         // Clients of both ages: Python's speaks the old one.
         let current = builder().build_v1().map_err(failed)?;
         let older = builder().build_v1alpha().map_err(failed)?;
-        router = router.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
-        router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
+        rest = rest.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
+        rest = rest.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doorway = Doorway::new((doors.agent(&callers), doors.approver(&callers), doors.operator(&callers)), rest);
+    let serving = server().layer(edge).serve_with_incoming_shutdown(doorway, incoming, until(stopped.clone()));
+    let doors = thread.handle().spawn(serving);
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -201,6 +199,7 @@ async fn serve(
         until(health_ended),
     ));
     let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    observe::sweeper(&metrics, &sweeper);
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));

@@ -117,11 +117,6 @@ impl Engine {
 
     /// The answer of the policy of this moment.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
-        self.answer_of(&self.in_force.load().policy, invocation, explain)
-    }
-
-    /// A policy's answer. Something that panics allows nothing.
-    fn answer_of(&self, policy: &Policy, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
         let call = PolicyCall {
             principal: &subject.principal,
@@ -134,7 +129,7 @@ impl Engine {
             tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        catch_unwind(AssertUnwindSafe(|| policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
+        answer_of(&self.in_force.load().policy, &call, explain)
     }
 
     /// A person at the approver's door, with every group that the policy has the person in now.
@@ -144,6 +139,14 @@ impl Engine {
 }
 
 fn within(caller: &AgentCaller, invocation: &Invocation) -> Result<(), EngineError> {
-    let subject = &invocation.subject;
-    if caller.bounds.allow(&subject.principal, &subject.agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+    allowed(caller, &invocation.subject.principal, &invocation.subject.agent)
+}
+
+fn allowed(caller: &AgentCaller, principal: &Identifier, agent: &Identifier) -> Result<(), EngineError> {
+    if caller.bounds.allow(principal, agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+}
+
+/// A policy's answer. Something that panics allows nothing.
+fn answer_of(policy: &Policy, call: &PolicyCall<'_>, explain: bool) -> Result<PolicyAnswer, EngineError> {
+    catch_unwind(AssertUnwindSafe(|| policy.evaluate(call, explain))).map_err(|_| EngineError::Panicked)
 }

@@ -214,6 +214,16 @@ impl Violations {
 
     /// A required invocation.
     pub(super) fn invocation(&mut self, said: Option<proto::Invocation>, arguments_bytes: usize) -> Option<Invocation> {
+        let (said, arguments) = self.said(said, arguments_bytes)?;
+        Some(Invocation::new(said, arguments))
+    }
+
+    /// The same in its two parts, for what needs none of its digests.
+    pub(super) fn said(
+        &mut self,
+        said: Option<proto::Invocation>,
+        arguments_bytes: usize,
+    ) -> Option<(Said, Arguments)> {
         let Some(said) = said else {
             self.add("invocation", "is required");
             return None;
@@ -242,7 +252,7 @@ impl Violations {
             tool_definition_digest,
             labels,
         };
-        Some(Invocation::new(said, arguments?))
+        Some((said, arguments?))
     }
 
     fn arguments(&mut self, text: &str, most: usize) -> Option<Arguments> {

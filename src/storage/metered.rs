@@ -281,16 +281,16 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Executions, self.store.executions(query)).await
     }
 
-    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
-    }
-
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
         self.timed(Operation::AuditRecords, self.store.audit_records(query)).await
     }
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

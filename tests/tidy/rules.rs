@@ -15,7 +15,19 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("storage::metered", &["metrics"]),
     ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("sweeper", &["storage"]),
-    ("engine", &["engine", "domain", "storage", "secrets", "auth::AgentBounds", "metrics::Metrics"]),
+    (
+        "engine",
+        &[
+            "engine",
+            "domain",
+            "storage",
+            "secrets",
+            "auth::AgentBounds",
+            "metrics::Metrics",
+            "metrics::Watcher",
+            "metrics::Watching",
+        ],
+    ),
     // Generated: it names nothing of ours.
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto", "metrics"]),

@@ -4,6 +4,7 @@
 use super::waits;
 use super::writer::Write;
 use super::writes::record_id;
+use crate::domain::audit::AuditKind;
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
@@ -158,7 +159,7 @@ struct Statements {
     /// How long a row must have been due.
     kept: Duration,
     change: &'static [&'static str],
-    record: Option<&'static str>,
+    record: Option<(&'static str, AuditKind)>,
 }
 
 impl Statements {
@@ -168,8 +169,14 @@ impl Statements {
         let old = |find, kept, change| Self { find, kept, change, record: None };
         Some(match step {
             Sweep::ExpireWaits => return None,
-            Sweep::ExpireApprovals => due(OVERDUE_APPROVALS, &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE], RECORD_EXPIRED),
-            Sweep::TimeOutExecutions => due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], RECORD_TIMED_OUT),
+            Sweep::ExpireApprovals => due(
+                OVERDUE_APPROVALS,
+                &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE],
+                (RECORD_EXPIRED, AuditKind::ApprovalExpired),
+            ),
+            Sweep::TimeOutExecutions => {
+                due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], (RECORD_TIMED_OUT, AuditKind::ExecutionTimedOut))
+            }
             Sweep::EraseApprovals { kept } => old(ERASABLE_APPROVALS, kept, &[ERASE_APPROVALS, ERASE_ARGUMENTS]),
             Sweep::DeleteApprovals { kept } => old(DELETABLE_APPROVALS, kept, &[DELETE_APPROVALS]),
             Sweep::DeleteExecutions { kept } => old(DELETABLE_EXECUTIONS, kept, &[DELETE_EXECUTIONS]),
@@ -205,9 +212,10 @@ impl Write for SweepStep {
             for statement in change {
                 query(*statement).bind(list.clone()).execute(&mut *connection).await?;
             }
-            if let Some(statement) = record {
+            if let Some((statement, kind)) = record {
                 let records = with_record_ids(&list, now)?;
-                query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
+                let written = query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
+                touched.recorded(kind, written.rows_affected());
             }
             for (id, version) in listed::<(String, u64)>(found.try_get::<Option<&str>, _>(3)?.unwrap_or("[]"))? {
                 let corrupt = || StoreError::Corrupt { table: "approvals", id: id.clone() };

@@ -533,7 +533,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
-        touched.recorded(event.kind);
+        touched.recorded(event.kind, 1);
     }
     Ok(())
 }
