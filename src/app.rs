@@ -3,6 +3,7 @@
 
 mod health;
 mod incoming;
+mod observe;
 mod reload;
 pub mod socket;
 mod transport;
@@ -16,11 +17,13 @@ use crate::address::Address;
 use crate::auth::SharedCallers;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::Previewer;
-use crate::engine::Engine;
+use crate::engine::{Engine, EvaluationAudit};
+use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
-use crate::secrets::{self, SecretError, ServerSecret};
+use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
 use crate::service::{Doors, Doorway, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
@@ -50,8 +53,8 @@ pub enum StartError {
     Open(OpenError),
     /// The database, once open.
     Store(StoreError),
-    /// The server secret.
-    Secret(SecretError),
+    /// The server secrets.
+    Secrets(SecretProblems),
     /// The preview's configuration.
     Preview(Vec<String>),
     /// A listener.
@@ -73,7 +76,7 @@ impl fmt::Display for StartError {
             Self::Policy(error) => error.fmt(formatter),
             Self::Open(error) => error.fmt(formatter),
             Self::Store(error) => error.fmt(formatter),
-            Self::Secret(error) => error.fmt(formatter),
+            Self::Secrets(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
             Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
@@ -96,6 +99,8 @@ pub struct Running {
     doors: JoinHandle<Result<(), tonic::transport::Error>>,
     health_listener: JoinHandle<std::io::Result<()>>,
     monitor: JoinHandle<()>,
+    backlog: JoinHandle<()>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
     health: Health,
     engine: Arc<Engine>,
     sweeper: Arc<Sweeper>,
@@ -120,9 +125,10 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
     let callers = SharedCallers::new(config.callers.clone(), Arc::clone(&clock));
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
+    let metrics = observe::metrics().map_err(StartError::Reflection)?;
     let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
-    let store: Arc<dyn Store> = Arc::new(store);
-    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store)).await {
+    let store = observe::metered(store, &metrics);
+    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store), metrics).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -138,17 +144,22 @@ async fn serve(
     callers: SharedCallers,
     previewer: Previewer,
     store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
 ) -> Result<Running, StartError> {
-    let known = store.keys().await.map_err(StartError::Store)?;
-    let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
-    store.add_key(keys.stored()).await.map_err(StartError::Store)?;
-    if ServerSecret::is_readable_by_others(&config.secret_file) {
-        tracing::warn!(path = %config.secret_file.display(), "the server secret can be read by others than its owner");
-    }
+    let keys = keyring(config, store.as_ref()).await?;
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Arc::new(Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits));
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits);
+    let engine = engine.counting(Arc::clone(&metrics));
+    let (engine, evaluation_audit) = match config.audited_evaluations {
+        AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
+        AuditedEvaluations::All => {
+            let audit = Arc::new(EvaluationAudit::start(Arc::clone(&store), Arc::clone(&metrics)));
+            (engine.auditing_evaluations(Arc::clone(&audit)), Some(audit))
+        }
+    };
+    let engine = Arc::new(engine);
     // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
     let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
     let (listener, address, socket) = open_doors_on(&thread, &config.listen, config.socket_mode).await?;
@@ -159,7 +170,7 @@ async fn serve(
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone());
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
     let mut rest = Routes::new(health_service.clone());
     if config.reflection {
@@ -189,6 +200,7 @@ async fn serve(
     ));
     let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
+    let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
@@ -213,6 +225,8 @@ async fn serve(
         doors,
         health_listener: health_task,
         monitor,
+        backlog,
+        evaluation_audit,
         health,
         engine,
         sweeper,
@@ -221,6 +235,26 @@ async fn serve(
         reload,
         _thread: thread,
     })
+}
+
+/// The secrets that this table may be used with; it knows them all before anything is made with them.
+async fn keyring(config: &Config, store: &dyn Store) -> Result<Keyring, StartError> {
+    let table = TableKeys {
+        known: store.keys().await.map_err(StartError::Store)?,
+        in_use: store.keys_in_use().await.map_err(StartError::Store)?,
+    };
+    let (first, further) = (&config.secret_file, &config.further_secret_files);
+    let keyring = secrets::open(first, further, &table).map_err(StartError::Secrets)?;
+    for key in keyring.stored() {
+        if !table.known.contains(&key) {
+            tracing::info!(key_id = key.id, "a server secret that this database has not seen before");
+        }
+        store.add_key(key).await.map_err(StartError::Store)?;
+    }
+    for path in std::iter::once(first).chain(further).filter(|path| ServerSecret::is_readable_by_others(path)) {
+        tracing::warn!(path = %path.display(), "the server secret can be read by others than its owner");
+    }
+    Ok(keyring)
 }
 
 impl Running {
@@ -265,9 +299,16 @@ impl Running {
                 false
             }
         };
+        self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
         self.sweeping.abort();
+        self.backlog.abort();
+        if let Some(audit) = &self.evaluation_audit
+            && tokio::time::timeout(self.grace_period, audit.finish()).await.is_err()
+        {
+            tracing::error!("records of evaluations that waited are lost: the database did not take them");
+        }
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {

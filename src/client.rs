@@ -17,6 +17,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take: longer than the sidecar waits for its store.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// What one answer at the approver's door may measure: all of an approval's arguments, in canonical form.
+const ARGUMENTS_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
 /// A bearer token that goes with every call. It does not print itself.
 #[derive(Clone)]
 pub struct Bearer(MetadataValue<Ascii>);
@@ -81,7 +84,7 @@ pub fn agent(channel: Channel, token: Bearer) -> AgentServiceClient<Authenticate
 
 /// The approver's door.
 pub fn approver(channel: Channel, token: Bearer) -> ApproverServiceClient<Authenticated> {
-    ApproverServiceClient::with_interceptor(channel, token)
+    ApproverServiceClient::with_interceptor(channel, token).max_decoding_message_size(ARGUMENTS_ANSWER_BYTES)
 }
 
 /// The operator's door.

@@ -8,6 +8,7 @@ mod upkeep;
 
 use crate::address::Address;
 use crate::auth::Callers;
+use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::sqlite::SqliteOptions;
@@ -27,6 +28,8 @@ const HEALTH_LISTEN: &str = "127.0.0.1:7401";
 const DATABASE: &str = "countersign.db";
 /// The policy where nothing is said.
 const POLICY: &str = "policy";
+/// A rotation has two secrets; this many are a rotation that is never finished.
+const FURTHER_SECRETS: usize = 15;
 /// A configuration is written by hand; more than this is another file.
 const FILE_BYTES: u64 = 1024 * 1024;
 
@@ -47,6 +50,7 @@ struct File {
     retention: RetentionSection,
     preview: PreviewConfig,
     log: LogSection,
+    audit: AuditSection,
     callers: Vec<CallerSection>,
 }
 
@@ -55,6 +59,7 @@ struct File {
 struct StoreSection {
     sqlite: Option<PathBuf>,
     secret_file: Option<PathBuf>,
+    further_secret_files: Option<Vec<PathBuf>>,
     accept_clock: Option<bool>,
     readers: Option<u32>,
     acquire_timeout: Option<String>,
@@ -74,6 +79,12 @@ struct LimitsSection {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuditSection {
+    evaluations: Option<String>,
 }
 
 impl File {
@@ -116,6 +127,8 @@ pub struct Overrides {
     pub sqlite: Option<PathBuf>,
     /// `store.secret_file`, relative to the working directory.
     pub secret_file: Option<PathBuf>,
+    /// `store.further_secret_files`, relative to the working directory.
+    pub further_secret_files: Option<Vec<PathBuf>>,
     /// `store.accept_clock`.
     pub accept_clock: Option<bool>,
     /// `reflection`.
@@ -145,8 +158,10 @@ pub struct Config {
     pub grace_period: Duration,
     /// The database.
     pub sqlite: SqliteSettings,
-    /// The server secret's file.
+    /// The file of the server secret that makes what is new.
     pub secret_file: PathBuf,
+    /// The files of those that only verify and open.
+    pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
     /// How many approvals may be open at once.
@@ -161,6 +176,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Which log lines are written.
     pub log_filter: String,
+    /// Which evaluations the audit keeps.
+    pub audited_evaluations: AuditedEvaluations,
     /// Who may call.
     pub callers: Callers,
 }
@@ -244,6 +261,14 @@ impl Config {
             (None, Some(secret)) => folder.join(secret),
             (None, None) => beside(&path, "secret"),
         };
+        let further_secret_files = match (&overrides.further_secret_files, file.store.further_secret_files) {
+            (Some(files), _) => files.clone(),
+            (None, files) => files.unwrap_or_default().iter().map(|path| folder.join(path)).collect(),
+        };
+        if further_secret_files.len() > FURTHER_SECRETS {
+            let count = further_secret_files.len();
+            problems.push(format!("store.further_secret_files: {count} are more than {FURTHER_SECRETS}"));
+        }
         let seconds = Duration::from_secs;
         let mut span = |key: &str, text: Option<String>, default: Duration, most: Duration| match text {
             None => default,
@@ -305,6 +330,13 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
+        let audited_evaluations = match file.audit.evaluations.as_deref() {
+            None => AuditedEvaluations::default(),
+            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
+                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
+                AuditedEvaluations::default()
+            }),
+        };
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -316,6 +348,7 @@ impl Config {
             grace_period,
             sqlite,
             secret_file,
+            further_secret_files,
             arguments_bytes,
             open_limits,
             sweep_every,
@@ -323,6 +356,7 @@ impl Config {
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers,
         };
         (config, problems)

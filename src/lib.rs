@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod engine;
+pub mod metrics;
 pub mod policy_files;
 pub mod policy_test;
 pub mod proto;

@@ -13,6 +13,6 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Box<dyn std::error::
     let lines = fmt::Subscriber::builder().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match format {
         LogFormat::Human => lines.with_ansi(false).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).try_init(),
     }
 }

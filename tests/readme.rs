@@ -7,9 +7,13 @@ use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
 use countersign::domain::invocation::Binding;
+use countersign::domain::wait::{Cause, WaitRefusal};
+use countersign::metrics::{Format, Metrics};
 use countersign::policy_files::load_policy;
 use prost::Message as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn readme() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
@@ -50,10 +54,12 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.sqlite.acquire_timeout, defaults.sqlite.acquire_timeout);
     assert_eq!(config.sqlite.statement_timeout, defaults.sqlite.statement_timeout);
     assert_eq!(config.secret_file, defaults.secret_file);
+    assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
     assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
+    assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();
@@ -71,6 +77,22 @@ fn the_policy_sample_loads() {
 }
 
 #[test]
+fn the_table_of_metrics_names_what_is_exposed_and_nothing_else() {
+    let page = Arc::new(Metrics::default()).text(Format::Prometheus);
+    let exposed: BTreeSet<String> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned)).collect();
+    let text = readme();
+    let (_, section) = text.split_once("\n## Metrics").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    // The first column names them, labels in braces behind.
+    let column: String = section.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next()).collect();
+    let named = column.split('`').skip(1).step_by(2).map(|name| name.split('{').next().unwrap().to_owned());
+    let named: BTreeSet<String> =
+        named.filter(|name| name.starts_with("countersign_") || name.starts_with("process_")).collect();
+    assert_eq!(named, exposed);
+}
+
+#[test]
 fn every_reason_state_kind_and_rpc_stands_in_a_table() {
     let text = readme();
     let tables: String = text.lines().filter(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n");
@@ -78,6 +100,8 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
     names.extend(PolicyReason::ALL.map(|reason| reason.as_str().to_owned()));
     names.extend(Binding::ALL.map(|binding| binding.reason().to_owned()));
     names.extend(StateName::ALL.map(|state| state.reason().to_owned()));
+    names.extend(WaitRefusal::REASONS.map(str::to_owned));
+    names.push(Cause::Superseded.reason().to_owned());
     names.extend(AuditKind::ALL.map(|kind| kind.as_str().to_owned()));
     let set = prost_types::FileDescriptorSet::decode(countersign::proto::DESCRIPTORS).unwrap();
     let services = set.file.iter().filter(|file| file.package() == "countersign.v1").flat_map(|file| &file.service);

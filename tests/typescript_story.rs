@@ -11,7 +11,7 @@ use clients::{Transport, home, must, run, tell};
 use prost::Message as _;
 use prost_types::compiler::{CodeGeneratorRequest, CodeGeneratorResponse};
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,8 @@ impl TypeScript {
         let (home, lock) = home("typescript");
         let typescript = Self { home, _lock: lock };
         typescript.check_node();
-        typescript.install();
-        typescript.generate();
-        typescript.compile();
+        let changed = [typescript.install(), typescript.generate(), typescript.copy()].contains(&true);
+        typescript.compile(changed);
         typescript
     }
 
@@ -81,12 +80,12 @@ impl TypeScript {
         assert!(major >= Some(OLDEST_NODE), "this Node is {version:?}: install {wanted}");
     }
 
-    /// Installs what the lock file says, unless that is what is there.
-    fn install(&self) {
+    /// Installs what the lock file says, unless that is what is there. Like the next two, says whether anything changed.
+    fn install(&self) -> bool {
         let wanted = PACKAGES.map(|name| fs::read_to_string(Path::new(SOURCES).join(name)).unwrap()).concat();
         let installed = self.home.join("node_modules/installed-packages.txt");
         if fs::read_to_string(&installed).is_ok_and(|installed| installed == wanted) {
-            return;
+            return false;
         }
         for name in PACKAGES {
             fs::copy(Path::new(SOURCES).join(name), self.home.join(name)).unwrap();
@@ -96,24 +95,26 @@ impl TypeScript {
             "npm could not install tests/typescript/package-lock.json: it needs a package registry",
         );
         fs::write(&installed, wanted).unwrap();
+        true
     }
 
     /// Writes the stubs of every proto, and of those of gRPC's own that a client needs beside them. ts-proto is a plugin of
     /// protoc; what protoc would tell it, it is told here.
-    fn generate(&self) {
+    fn generate(&self) -> bool {
         let answer = self.plugin(&generator_request().encode_to_vec());
         let answer = CodeGeneratorResponse::decode(answer.as_slice()).unwrap();
         assert!(answer.error.is_none(), "no stubs could be generated from proto/: {}", answer.error());
-        let written: BTreeSet<PathBuf> = answer
-            .file
-            .iter()
-            .map(|file| {
-                let path = self.home.join("gen").join(file.name());
-                write_changed(&path, file.content());
-                path
-            })
-            .collect();
-        remove_others(&self.home.join("gen"), &written);
+        let folder = self.home.join("gen");
+        let stubs = answer.file.iter().map(|file| (folder.join(file.name()), file.content().to_owned()));
+        fill(&folder, &stubs.collect())
+    }
+
+    fn copy(&self) -> bool {
+        let folder = self.home.join("src");
+        let names = fs::read_dir(Path::new(SOURCES).join("src")).unwrap().map(|entry| entry.unwrap().file_name());
+        let sources = names.map(|name| (folder.join(&name), text(Path::new("src").join(name))));
+        let settings = write_changed(&self.home.join("tsconfig.json"), &text("tsconfig.json"));
+        fill(&folder, &sources.collect()) || settings
     }
 
     fn plugin(&self, request: &[u8]) -> Vec<u8> {
@@ -126,20 +127,16 @@ impl TypeScript {
         output.stdout
     }
 
-    fn compile(&self) {
-        write_changed(&self.home.join("tsconfig.json"), &text("tsconfig.json"));
-        let written: BTreeSet<PathBuf> = fs::read_dir(Path::new(SOURCES).join("src"))
-            .unwrap()
-            .map(|entry| {
-                let name = Path::new("src").join(entry.unwrap().file_name());
-                let path = self.home.join(&name);
-                write_changed(&path, &text(name.to_str().unwrap()));
-                path
-            })
-            .collect();
-        remove_others(&self.home.join("src"), &written);
-        let compiled = run(self.command("node").arg("node_modules/typescript/bin/tsc"), "tsc");
-        must(&compiled, "tests/typescript does not compile with the stubs that are generated from proto/");
+    fn compile(&self, changed: bool) {
+        let compiled = self.home.join("compiled");
+        if changed || !compiled.exists() {
+            let _ = fs::remove_file(&compiled);
+            must(
+                &run(self.command("node").arg("node_modules/typescript/bin/tsc"), "tsc"),
+                "tests/typescript does not compile with the stubs that are generated from proto/",
+            );
+            File::create(&compiled).unwrap();
+        }
     }
 
     fn command(&self, program: &str) -> Command {
@@ -177,26 +174,35 @@ fn generator_request() -> CodeGeneratorRequest {
     }
 }
 
-fn text(name: &str) -> String {
+fn text(name: impl AsRef<Path>) -> String {
     fs::read_to_string(Path::new(SOURCES).join(name)).unwrap()
 }
 
-/// What has not changed is not compiled again.
-fn write_changed(path: &Path, text: &str) {
-    if !fs::read_to_string(path).is_ok_and(|written| written == text) {
+/// Makes a folder hold these files and no others; whether it did not before.
+fn fill(folder: &Path, files: &BTreeMap<PathBuf, String>) -> bool {
+    let written: Vec<bool> = files.iter().map(|(path, text)| write_changed(path, text)).collect();
+    remove_others(folder, files) || written.contains(&true)
+}
+
+fn write_changed(path: &Path, text: &str) -> bool {
+    let changed = !fs::read_to_string(path).is_ok_and(|written| written == text);
+    if changed {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
+    changed
 }
 
-/// Removes what an earlier run wrote and this one did not.
-fn remove_others(folder: &Path, written: &BTreeSet<PathBuf>) {
+fn remove_others(folder: &Path, files: &BTreeMap<PathBuf, String>) -> bool {
+    let mut removed = false;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            remove_others(&path, written);
-        } else if !written.contains(&path) {
+            removed |= remove_others(&path, files);
+        } else if !files.contains_key(&path) {
             fs::remove_file(path).unwrap();
+            removed = true;
         }
     }
+    removed
 }

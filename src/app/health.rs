@@ -1,6 +1,7 @@
-//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz` and `/readyz`, on a plaintext listener of its own,
+//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz` and `/metrics`, on a plaintext listener of its own,
 //! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::observe;
 use crate::engine::Engine;
 use crate::storage::Store;
 use axum::http::StatusCode;
@@ -120,6 +121,7 @@ pub(super) async fn serve(
         .prepare()
         .into_axum_router()
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", observe::page(Arc::clone(engine.metrics())))
         .route(
             "/readyz",
             get(move || {

@@ -17,6 +17,7 @@ impl Config {
             grace_period,
             sqlite,
             secret_file,
+            further_secret_files,
             arguments_bytes,
             open_limits,
             sweep_every,
@@ -24,6 +25,7 @@ impl Config {
             preview,
             log_format,
             log_filter,
+            audited_evaluations,
             callers: _,
         } = self;
         [
@@ -36,6 +38,7 @@ impl Config {
             ("grace_period", *grace_period == newer.grace_period),
             ("store.sqlite", sqlite.path == newer.sqlite.path),
             ("store.secret_file", *secret_file == newer.secret_file),
+            ("store.further_secret_files", *further_secret_files == newer.further_secret_files),
             ("store.accept_clock", sqlite.accept_clock == newer.sqlite.accept_clock),
             ("store.readers", sqlite.readers == newer.sqlite.readers),
             ("store.acquire_timeout", sqlite.acquire_timeout == newer.sqlite.acquire_timeout),
@@ -45,6 +48,7 @@ impl Config {
             ("limits.open_per_agent", open_limits.per_agent == newer.open_limits.per_agent),
             ("sweeper.every", *sweep_every == newer.sweep_every),
             ("retention", *retention == newer.retention),
+            ("audit.evaluations", *audited_evaluations == newer.audited_evaluations),
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),

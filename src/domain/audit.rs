@@ -2,7 +2,7 @@
 //! store stamps id and time, in the transaction of what is recorded. Never arguments, tokens or previews.
 
 use super::fingerprint::Fingerprint;
-use super::ids::{ApprovalId, AuditRecordId, ExecutionId};
+use super::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};
 use super::invocation::Subject;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -46,11 +46,35 @@ pub enum AuditKind {
     ExecutionTimedOut,
     /// A report was refused.
     ReportRefused,
+    /// The policy was asked, and answered. Only where evaluations are audited.
+    EvaluationDecided,
+    /// A person was given all of the arguments.
+    ArgumentsRead,
+    /// A person was not given the arguments.
+    ArgumentsRefused,
+    /// An agent stopped.
+    WaitOpened,
+    /// An agent that had gone on stopped again.
+    WaitReopened,
+    /// A wait says something else, or lasts longer.
+    WaitUpdated,
+    /// An agent went on.
+    WaitResumed,
+    /// The same attempt was told again that it may go on.
+    WaitReplayed,
+    /// A wait was closed.
+    WaitClosed,
+    /// A wait for another objective took its place.
+    WaitReplaced,
+    /// A wait's time was over.
+    WaitExpired,
+    /// A command on a wait was refused.
+    WaitRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 29] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -68,6 +92,18 @@ impl AuditKind {
         Self::ExecutionReported,
         Self::ExecutionTimedOut,
         Self::ReportRefused,
+        Self::EvaluationDecided,
+        Self::ArgumentsRead,
+        Self::ArgumentsRefused,
+        Self::WaitOpened,
+        Self::WaitReopened,
+        Self::WaitUpdated,
+        Self::WaitResumed,
+        Self::WaitReplayed,
+        Self::WaitClosed,
+        Self::WaitReplaced,
+        Self::WaitExpired,
+        Self::WaitRefused,
     ];
 
     /// The stable text of it.
@@ -90,6 +126,18 @@ impl AuditKind {
             Self::ReportRefused => "report.refused",
             Self::ExecutionReported => "execution.reported",
             Self::ExecutionTimedOut => "execution.timed_out",
+            Self::EvaluationDecided => "evaluation.decided",
+            Self::ArgumentsRead => "arguments.read",
+            Self::ArgumentsRefused => "arguments.refused",
+            Self::WaitOpened => "wait.opened",
+            Self::WaitReopened => "wait.reopened",
+            Self::WaitUpdated => "wait.updated",
+            Self::WaitResumed => "wait.resumed",
+            Self::WaitReplayed => "wait.replayed",
+            Self::WaitClosed => "wait.closed",
+            Self::WaitReplaced => "wait.replaced",
+            Self::WaitExpired => "wait.expired",
+            Self::WaitRefused => "wait.refused",
         }
     }
 
@@ -102,6 +150,31 @@ impl AuditKind {
 impl fmt::Display for AuditKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+/// Which evaluations the audit keeps. Whatever it says, they are counted in the metrics, and what starts an execution is a
+/// record by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditedEvaluations {
+    /// Those that act: what starts an execution, which is a record in any case.
+    #[default]
+    Acting,
+    /// Every one.
+    All,
+    /// None.
+    None,
+}
+
+impl AuditedEvaluations {
+    /// What is meant by that word, if it is one.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "acting" => Some(Self::Acting),
+            "all" => Some(Self::All),
+            "none" => Some(Self::None),
+            _ => None,
+        }
     }
 }
 
@@ -118,27 +191,29 @@ pub struct AuditEvent {
     pub agent: Identifier,
     /// The session.
     pub conversation: Option<Identifier>,
-    /// The integration.
-    pub connector: Identifier,
+    /// The integration; none where no invocation is concerned.
+    pub connector: Option<Identifier>,
     /// The external identity.
     pub account: Option<Identifier>,
-    /// The operation.
-    pub action: Identifier,
+    /// The operation; none where no invocation is concerned.
+    pub action: Option<Identifier>,
     /// The approval concerned.
     pub approval: Option<ApprovalId>,
     /// The execution concerned.
     pub execution: Option<ExecutionId>,
-    /// The invocation's fingerprint.
-    pub fingerprint: Fingerprint,
+    /// The wait concerned: of a record about an approval, the one in which it was asked.
+    pub wait: Option<WaitId>,
+    /// The invocation's fingerprint; none where no invocation is concerned.
+    pub fingerprint: Option<Fingerprint>,
     /// The revision of the policy that was asked.
     pub policy_revision: Option<String>,
-    /// The person who decided or revoked.
+    /// The person who decided, revoked or read.
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,
     /// The stable reason.
     pub reason: Option<String>,
-    /// What the person or the caller said about it, neutralised: never a reason of ours.
+    /// What the person or the caller said about it, neutralised: never a reason of ours. Of an evaluation, its id.
     pub note: Option<String>,
     /// The labels of the invocation.
     pub labels: BTreeMap<String, String>,
@@ -148,23 +223,43 @@ impl AuditEvent {
     /// What happened, to the invocation of `subject`, by `caller`; the rest is added by name.
     pub fn about(kind: AuditKind, subject: &Subject, caller: Option<&Identifier>, decision: impl Into<String>) -> Self {
         Self {
+            conversation: subject.conversation.clone(),
+            connector: Some(subject.connector.clone()),
+            account: subject.account.clone(),
+            action: Some(subject.action.clone()),
+            fingerprint: Some(subject.fingerprint),
+            labels: subject.labels.clone(),
+            ..Self::of(kind, &subject.principal, &subject.agent, caller, decision)
+        }
+    }
+
+    /// What happened to a principal and agent, and to no invocation; the rest is added by name.
+    pub fn of(
+        kind: AuditKind,
+        principal: &Identifier,
+        agent: &Identifier,
+        caller: Option<&Identifier>,
+        decision: impl Into<String>,
+    ) -> Self {
+        Self {
             kind,
             caller: caller.cloned(),
-            principal: subject.principal.clone(),
-            agent: subject.agent.clone(),
-            conversation: subject.conversation.clone(),
-            connector: subject.connector.clone(),
-            account: subject.account.clone(),
-            action: subject.action.clone(),
+            principal: principal.clone(),
+            agent: agent.clone(),
+            conversation: None,
+            connector: None,
+            account: None,
+            action: None,
             approval: None,
             execution: None,
-            fingerprint: subject.fingerprint,
+            wait: None,
+            fingerprint: None,
             policy_revision: None,
             person: None,
             decision: decision.into(),
             reason: None,
             note: None,
-            labels: subject.labels.clone(),
+            labels: BTreeMap::new(),
         }
     }
 }

@@ -47,6 +47,11 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The fingerprint of this call with `arguments`: its own, if they are the ones that it was computed over.
+    pub fn fingerprint_with(&self, arguments: &Arguments) -> Fingerprint {
+        fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
+    }
+
     /// The first binding in which `now` differs from this, in the order in which they are told.
     pub fn first_difference(&self, now: &Self) -> Option<Binding> {
         let same = [
@@ -170,17 +175,7 @@ pub struct Said {
 impl Said {
     /// The fingerprint of it and these arguments.
     pub fn fingerprint(&self, arguments: &Arguments) -> Fingerprint {
-        Fingerprint::of(&FingerprintInput {
-            account: self.account.as_ref().map_or("", Identifier::as_str),
-            action: self.action.as_str(),
-            connector: self.connector.as_str(),
-            objective: self.objective.as_ref().map(|objective| ObjectiveRef {
-                transcript: objective.transcript.as_str(),
-                id: objective.id.as_str(),
-                revision: objective.revision,
-            }),
-            arguments,
-        })
+        fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
     }
 }
 
@@ -204,6 +199,26 @@ impl Invocation {
         };
         Self { subject, arguments }
     }
+}
+
+fn fingerprint(
+    account: Option<&Identifier>,
+    action: &Identifier,
+    connector: &Identifier,
+    objective: Option<&Objective>,
+    arguments: &Arguments,
+) -> Fingerprint {
+    Fingerprint::of(&FingerprintInput {
+        account: account.map_or("", Identifier::as_str),
+        action: action.as_str(),
+        connector: connector.as_str(),
+        objective: objective.map(|objective| ObjectiveRef {
+            transcript: objective.transcript.as_str(),
+            id: objective.id.as_str(),
+            revision: objective.revision,
+        }),
+        arguments,
+    })
 }
 
 #[cfg(test)]

@@ -46,10 +46,30 @@ pub const LONGEST_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Shorter than this nobody can decide, use or report.
 pub const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
 
+/// How long a wait lasts where its agent says nothing: people answer within a day, or what was asked is stale.
+pub const WAIT_EXPIRES_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// What an answer about a wait tells of its approvals: as many as may be open for a principal by default.
+pub const WAIT_APPROVALS: u32 = 100;
+
 /// One screen of approvals, each of which may carry a preview.
 pub const APPROVALS_PAGE: u32 = 100;
+/// A page for a person to look through, or a program.
+pub const EXECUTIONS_PAGE: u32 = 500;
 /// Audit records are small and are read by programs.
 pub const AUDIT_PAGE: u32 = 1_000;
+
+/// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
+pub const EVALUATIONS_WAITING: usize = 1_024;
+/// Streams that watch, of all callers together: each costs some memory and a look at every change.
+pub const WATCHERS: usize = 4_096;
+/// The same of one caller: a chat backend with a stream for each of a thousand people.
+pub const WATCHERS_PER_CALLER: usize = 1_024;
+/// Approvals with which watching begins. No person works through more; a list has the rest, page by page.
+pub const WATCH_SNAPSHOT: usize = 2_000;
+/// Changes that wait for a watcher who does not take them, after which it is ended.
+pub const WATCH_QUEUE: usize = 1_024;
+/// What they may weigh together.
+pub const WATCH_QUEUE_BYTES: usize = 1024 * 1024;
 
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

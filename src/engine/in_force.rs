@@ -90,12 +90,14 @@ impl Engine {
     pub fn replace_policy(&self, policy: Policy) {
         let (policy, now) = (Arc::new(policy), self.store.estimated_time());
         self.in_force.rcu(|in_force| in_force.replaced_by(&policy, now));
+        self.metrics.policy.loaded(policy.revision(), now);
     }
 
     /// Keeps the policy in force, and tells of files that were refused for these problems.
     pub fn keep_policy(&self, problems: &[Problem]) {
         let now = self.store.estimated_time();
         self.in_force.rcu(|in_force| in_force.kept(problems, now));
+        self.metrics.policy.refused();
     }
 }
 

@@ -3,11 +3,12 @@
 use super::{Engine, EngineError};
 use crate::domain::approval::{Approval, Person, StateName};
 use crate::domain::audit::AuditRecord;
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::execution::{Execution, ExecutionStateName};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{ApprovalQuery, AuditQuery};
+use crate::storage::{ApprovalQuery, AuditQuery, ExecutionQuery};
 
 /// What a row weighs beside its texts: ids, times, numbers, and what marks each field.
 const ROW_BYTES: usize = 512;
@@ -23,6 +24,25 @@ pub struct Listed<T> {
     pub next_page_token: Option<String>,
 }
 
+/// Which executions to list. What is none or empty wants all.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutionFilter {
+    /// Only those of this principal.
+    pub principal: Option<Identifier>,
+    /// Only those of this agent.
+    pub agent: Option<Identifier>,
+    /// Only those of this connector.
+    pub connector: Option<Identifier>,
+    /// Only those in one of these states now.
+    pub states: Vec<ExecutionStateName>,
+    /// Only the one that this approval started.
+    pub approval: Option<ApprovalId>,
+    /// Only those that started at this instant or later.
+    pub started_from: Option<Timestamp>,
+    /// Only those that started before this instant.
+    pub started_before: Option<Timestamp>,
+}
+
 /// Which audit records to list.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
@@ -30,6 +50,8 @@ pub struct AuditFilter {
     pub approval: Option<ApprovalId>,
     /// Only those about this execution.
     pub execution: Option<ExecutionId>,
+    /// Only those about this wait and what was asked in it.
+    pub wait: Option<WaitId>,
     /// Only those on behalf of this principal.
     pub principal: Option<Identifier>,
 }
@@ -85,6 +107,7 @@ impl Engine {
             caller.to_string(),
             filter.approval.map_or(String::new(), |id| id.to_string()),
             filter.execution.map_or(String::new(), |id| id.to_string()),
+            filter.wait.map_or(String::new(), |id| id.to_string()),
             filter.principal.as_ref().map_or(String::new(), ToString::to_string),
         ]);
         let before = match self.cursor(&query, page_token)? {
@@ -96,6 +119,7 @@ impl Engine {
             .audit_records(AuditQuery {
                 approval: filter.approval,
                 execution: filter.execution,
+                wait: filter.wait,
                 principal: filter.principal,
                 before,
                 limit: page_size.saturating_add(1),
@@ -104,6 +128,56 @@ impl Engine {
         let (rows, last) = one_page(loaded.row, page_size, weight_of_record);
         let next_page_token = last.map(|last| self.keys.page_token(&query, &last.position.to_string()));
         Ok(Listed { rows, next_page_token })
+    }
+
+    /// Executions, newest first, as they stand now. A page may be short, or empty, and yet not the last.
+    ///
+    /// # Errors
+    /// The page token is not of this query; the store.
+    pub async fn list_executions(
+        &self,
+        caller: &Identifier,
+        filter: ExecutionFilter,
+        page_size: u32,
+        page_token: &str,
+    ) -> Result<Listed<Execution>, EngineError> {
+        let optional = |text: &Option<Identifier>| text.as_ref().map_or(String::new(), ToString::to_string);
+        let instant = |time: Option<Timestamp>| time.map_or(String::new(), |time| time.micros().to_string());
+        let mut query = vec![
+            "executions".to_owned(),
+            caller.to_string(),
+            optional(&filter.principal),
+            optional(&filter.agent),
+            optional(&filter.connector),
+            filter.approval.map_or(String::new(), |id| id.to_string()),
+            instant(filter.started_from),
+            instant(filter.started_before),
+        ];
+        query.extend(filter.states.iter().map(|state| state.as_str().to_owned()));
+        let query = joined(&query);
+        let before = match self.cursor(&query, page_token)? {
+            None => None,
+            Some(cursor) => Some(execution_cursor(&cursor).ok_or(EngineError::PageTokenInvalid)?),
+        };
+        let ExecutionFilter { principal, agent, connector, states, approval, started_from, started_before } = filter;
+        let loaded = self
+            .store
+            .executions(ExecutionQuery {
+                principal,
+                agent,
+                connector,
+                states,
+                approval,
+                started_from,
+                started_before,
+                before,
+                limit: page_size.saturating_add(1),
+            })
+            .await?;
+        let (rows, last) = one_page(loaded.row.executions, page_size, weight_of_execution);
+        let last = last.map(|last| (last.start_time, last.id)).or(loaded.row.looked_until);
+        let next_page_token = last.map(|(time, id)| self.keys.page_token(&query, &format!("{}|{id}", time.micros())));
+        Ok(Listed { rows: rows.into_iter().map(|execution| execution.as_of(loaded.now)).collect(), next_page_token })
     }
 
     fn cursor(&self, query: &[u8], page_token: &str) -> Result<Option<String>, EngineError> {
@@ -134,7 +208,7 @@ fn one_page<T: Clone>(mut rows: Vec<T>, page_size: u32, weight: impl Fn(&T) -> u
     (rows, last)
 }
 
-fn weight_of_approval(approval: &Approval) -> usize {
+pub(super) fn weight_of_approval(approval: &Approval) -> usize {
     let question = &approval.question;
     let optional = |text: Option<&str>| text.map_or(0, str::len);
     let preview = question.preview.as_ref();
@@ -159,14 +233,26 @@ fn weight_of_approval(approval: &Approval) -> usize {
 fn weight_of_record(record: &AuditRecord) -> usize {
     let event = &record.event;
     let optional = |text: Option<&Identifier>| text.map_or(0, |text| text.as_str().len());
-    let names = [&event.principal, &event.agent, &event.connector, &event.action].map(|name| name.as_str().len());
-    let others =
-        [&event.caller, &event.conversation, &event.account, &event.person].map(|name| optional(name.as_ref()));
+    let names = [&event.principal, &event.agent].map(|name| name.as_str().len());
+    let others = [&event.connector, &event.action, &event.caller, &event.conversation, &event.account, &event.person]
+        .map(|name| optional(name.as_ref()));
     let labels = event.labels.iter().map(|(name, value)| name.len() + value.len() + 16);
     ROW_BYTES
         + names.into_iter().chain(others).chain(labels).sum::<usize>()
         + event.reason.as_ref().map_or(0, String::len)
         + event.note.as_ref().map_or(0, String::len)
+}
+
+fn weight_of_execution(execution: &Execution) -> usize {
+    let said = execution.state.report().map_or(0, |report| {
+        [&report.remote_reference, &report.error_code, &report.detail].into_iter().flatten().map(String::len).sum()
+    });
+    ROW_BYTES + NAMES_BYTES + said
+}
+
+fn execution_cursor(text: &str) -> Option<(Timestamp, ExecutionId)> {
+    let (time, id) = text.split_once('|')?;
+    Some((Timestamp::from_micros(time.parse().ok()?), ExecutionId::parse(id)?))
 }
 
 fn approval_cursor(text: &str) -> Option<(Timestamp, ApprovalId)> {

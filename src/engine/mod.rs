@@ -2,29 +2,37 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
+mod evaluations;
 mod executions;
 mod in_force;
 mod listing;
 mod request;
+mod waits;
+mod watching;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
+pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
-pub use listing::{AuditFilter, Listed};
+pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
+pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
+pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
-use crate::domain::arguments::Arguments;
 use crate::domain::decision::PolicyAnswer;
-use crate::domain::invocation::{Invocation, Said};
+use crate::domain::invocation::Invocation;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
-use crate::secrets::Keys;
+use crate::metrics::Metrics;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -39,8 +47,11 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
+    metrics: Arc<Metrics>,
+    evaluation_audit: Option<Arc<EvaluationAudit>>,
+    watching: Arc<watching::Hub>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -64,43 +75,44 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
-        Self { store, in_force, previewer, keys, limits }
+        Self {
+            store,
+            in_force,
+            previewer,
+            keys,
+            limits,
+            watching: Arc::default(),
+            metrics: Arc::default(),
+            evaluation_audit: None,
+        }
+    }
+
+    /// The same, counting here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        let in_force = self.in_force();
+        metrics.policy.loaded(in_force.policy.revision(), in_force.reload.last_success);
+        Self { metrics, ..self }
+    }
+
+    /// The same, leaving a record of every evaluation here.
+    #[must_use]
+    pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
+        Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The table.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    /// May it run under this policy? Changes nothing, and asks nothing of the store. The questions of one call are put to
-    /// one policy, which the call takes when it begins.
-    ///
-    /// # Errors
-    /// The call is out of the caller's bounds.
-    pub fn evaluate(
-        &self,
-        policy: &Policy,
-        caller: &AgentCaller,
-        (said, arguments): (&Said, &Arguments),
-        explain: bool,
-    ) -> Result<PolicyAnswer, EngineError> {
-        allowed(caller, &said.principal, &said.agent)?;
-        let call = PolicyCall {
-            principal: &said.principal,
-            agent: &said.agent,
-            conversation: said.conversation.as_ref(),
-            connector: &said.connector,
-            account: said.account.as_ref(),
-            action: &said.action,
-            arguments,
-            tool_definition_digest: said.tool_definition_digest,
-            now: self.store.estimated_time(),
-        };
-        answer_of(policy, &call, explain)
     }
 
     /// The answer of the policy of this moment.

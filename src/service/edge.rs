@@ -2,7 +2,10 @@
 //! that is too large, a method that no service has, a stream that ends with the process. Without this their codes would be the transport's (`CANCELLED`, `INTERNAL`, `OUT_OF_RANGE`), and a client
 //! would find no reason in them.
 
-use super::errors;
+use super::counting::Counted;
+use super::{errors, trace};
+use crate::metrics::Metrics;
+use http_body::Frame;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,30 +14,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::{Code, Status};
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 /// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
 const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
 
 /// Where our own methods are.
 const OURS: &str = "/countersign.v1.";
+/// Those of them that stream. All others answer once.
+const STREAMS: [&str; 2] =
+    ["/countersign.v1.AgentService/WatchApproval", "/countersign.v1.ApproverService/WatchApprovals"];
 
 /// Puts [`Edge`] before the doors.
 #[derive(Clone, Debug)]
 pub struct EdgeLayer {
     /// Turns true when the sidecar stops.
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
 impl EdgeLayer {
     /// The layer of a sidecar that stops when `stopped` turns true.
     pub fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { stopped, under_way: Arc::default() }
+        let metrics = Arc::<Metrics>::default();
+        Self { stopped, under_way: metrics.calls.under_way(), metrics }
+    }
+
+    /// The same, counting every call here.
+    #[must_use]
+    pub fn counting(self, metrics: Arc<Metrics>) -> Self {
+        Self { under_way: metrics.calls.under_way(), metrics, ..self }
     }
 
     /// How many calls have begun and have no answer yet.
@@ -63,7 +79,12 @@ impl<S> Layer<S> for EdgeLayer {
     type Service = Edge<S>;
 
     fn layer(&self, inner: S) -> Edge<S> {
-        Edge { inner, stopped: self.stopped.clone(), under_way: Arc::clone(&self.under_way) }
+        Edge {
+            inner,
+            stopped: self.stopped.clone(),
+            metrics: Arc::clone(&self.metrics),
+            under_way: Arc::clone(&self.under_way),
+        }
     }
 }
 
@@ -72,6 +93,7 @@ impl<S> Layer<S> for EdgeLayer {
 pub struct Edge<S> {
     inner: S,
     stopped: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
 }
 
@@ -91,30 +113,35 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let deadline = timeout(request.headers());
         let ours = request.uri().path().starts_with(OURS);
-        // Our own methods answer once; health and reflection may stream for as long as the process lives.
-        let stopped = (!ours).then(|| self.stopped.clone());
+        // What streams may do so for as long as the process lives, health and reflection as well.
+        let stopped = (!ours || STREAMS.contains(&request.uri().path())).then(|| self.stopped.clone());
+        let ends_at = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
         let one = UnderWay::one_of(&self.under_way);
-        let answer = self.inner.call(request);
-        Box::pin(async move {
+        let counted = Counted::begin(&self.metrics, request.uri().path());
+        let span = trace::span(request.headers());
+        // A door refuses a credential before its future is polled.
+        let answer = span.in_scope(|| self.inner.call(request));
+        let answer = async move {
             let _one = one;
-            let answer = match deadline {
-                None => answer.await,
+            let response = match deadline {
+                None => answer.await?,
                 Some(deadline) => tokio::select! {
                     biased;
-                    answer = answer => answer,
+                    answer = answer => answer?,
                     () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
-                        return Ok(errors::deadline_exceeded().into_http());
+                        let passed = errors::deadline_exceeded();
+                        return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
                     }
                 },
             };
-            answer.map(|response| {
-                let response = said_as_ours(response, ours);
-                match stopped {
-                    Some(stopped) => response.map(|body| Body::new(EndsWithTheProcess::new(body, stopped))),
-                    None => response,
-                }
-            })
-        })
+            let (response, status) = said_as_ours(response, ours);
+            let response = match stopped {
+                Some(stopped) => response.map(|body| Body::new(Ends::new(body, stopped, ends_at))),
+                None => response,
+            };
+            Ok(counted.answered(response, status.as_ref()))
+        };
+        Box::pin(answer.instrument(span))
     }
 }
 
@@ -137,62 +164,71 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// A refusal without details is the transport's: all of ours have some.
-fn said_as_ours(response: Response<Body>, ours: bool) -> Response<Body> {
-    match Status::from_header_map(response.headers()) {
-        Some(status) if status.details().is_empty() => match status.code() {
-            Code::OutOfRange => errors::message_too_large().into_http(),
-            Code::Internal if ours => errors::message_unreadable().into_http(),
-            Code::Unimplemented => errors::method_unknown(status.message()).into_http(),
-            _ => response,
-        },
-        Some(_) | None => response,
+/// A refusal without details is the transport's: all of ours have some. With the status, where it stands in the head.
+fn said_as_ours(response: Response<Body>, ours: bool) -> (Response<Body>, Option<Status>) {
+    let Some(status) = Status::from_header_map(response.headers()) else { return (response, None) };
+    if !status.details().is_empty() {
+        return (response, Some(status));
     }
+    let said = match status.code() {
+        Code::OutOfRange => errors::message_too_large(),
+        Code::Internal if ours => errors::message_unreadable(),
+        Code::Unimplemented => errors::method_unknown(status.message()),
+        _ => return (response, Some(status)),
+    };
+    (said.clone().into_http(), Some(said))
 }
 
 /// The body of an answer that may have no end of its own: it ends with `UNAVAILABLE` when the sidecar stops, so that no
-/// stream holds up the stop.
-struct EndsWithTheProcess {
+/// stream holds up the stop, and with `DEADLINE_EXCEEDED` when the client's deadline passes.
+struct Ends {
     body: Body,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    deadline: Option<Pin<Box<Sleep>>>,
     ended: bool,
 }
 
-impl EndsWithTheProcess {
-    fn new(body: Body, mut stopped: watch::Receiver<bool>) -> Self {
+impl Ends {
+    fn new(body: Body, mut stopped: watch::Receiver<bool>, ends_at: Option<Instant>) -> Self {
         let stopped = Box::pin(async move {
             // A sender that is gone will never say it, and then the process is ending anyway.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         });
-        Self { body, stopped, ended: false }
+        let deadline = ends_at.map(|ends_at| Box::pin(tokio::time::sleep_until(ends_at)));
+        Self { body, stopped, deadline, ended: false }
+    }
+
+    fn end(&mut self, status: &Status) -> Poll<Option<Result<Frame<<Body as http_body::Body>::Data>, Status>>> {
+        self.ended = true;
+        let mut trailers = HeaderMap::new();
+        Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
     }
 }
 
-impl http_body::Body for EndsWithTheProcess {
+impl http_body::Body for Ends {
     type Data = <Body as http_body::Body>::Data;
     type Error = Status;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Status>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        // What is there already is sent first, so that nothing that was answered is cut off.
+        // However much there is to be sent, a deadline is one.
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return self.end(&errors::deadline_exceeded());
+        }
+        // What is there already is sent before a stop, so that nothing that was answered is cut off.
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(frame);
         }
         match self.stopped.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                self.ended = true;
-                let mut trailers = HeaderMap::new();
-                match errors::stopping().add_header(&mut trailers) {
-                    Ok(()) => Poll::Ready(Some(Ok(http_body::Frame::trailers(trailers)))),
-                    Err(status) => Poll::Ready(Some(Err(status))),
-                }
-            }
+            Poll::Ready(()) => self.end(&errors::stopping()),
         }
     }
 
@@ -242,6 +278,21 @@ mod tests {
         assert_eq!(status.get_details_error_info().unwrap().reason, "DEADLINE_EXCEEDED");
         assert_eq!(answer(Duration::from_secs(60), "1n").await.code(), Code::DeadlineExceeded);
         assert_eq!(answer(Duration::ZERO, "1H").await.code(), Code::Aborted, "in time is as it was");
+    }
+
+    #[test]
+    fn every_method_of_ours_that_streams_ends_with_the_process() {
+        use prost::Message as _;
+        let set = prost_types::FileDescriptorSet::decode(crate::proto::DESCRIPTORS).unwrap();
+        let mut streams = Vec::new();
+        for file in set.file.iter().filter(|file| file.package() == "countersign.v1") {
+            for service in &file.service {
+                let methods = service.method.iter().filter(|method| method.server_streaming());
+                streams.extend(methods.map(|method| format!("{OURS}{}/{}", service.name(), method.name())));
+            }
+        }
+        streams.sort();
+        assert_eq!(streams, STREAMS);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod waits;
+
 use super::sparing::Sparing;
 use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
@@ -108,6 +110,16 @@ pub(super) fn unauthorised(error: AuthError) -> Status {
     }
 }
 
+/// A stream whose credential no longer opens its door.
+pub(super) fn credential_ended() -> Status {
+    refusal(
+        Code::Unauthenticated,
+        "CREDENTIALS_ENDED",
+        "the credential that this stream was opened with no longer opens it: call again with the one that replaced it",
+        Metadata::new(),
+    )
+}
+
 /// A deadline that the client set and that has passed.
 pub(super) fn deadline_exceeded() -> Status {
     refusal(
@@ -190,6 +202,10 @@ pub(super) fn status(error: &EngineError) -> Status {
             "execution",
             "there is no such execution for this caller, principal and agent",
         ),
+        EngineError::WaitUnknown => {
+            not_found("WAIT_NOT_FOUND", "wait", "there is no such wait for this caller, principal and agent")
+        }
+        EngineError::Wait(refused) => waits::status(refused),
         EngineError::PolicyDenied(answer) => policy_denied(answer),
         EngineError::RequestIdReused => refusal(
             Code::AlreadyExists,
@@ -202,6 +218,13 @@ pub(super) fn status(error: &EngineError) -> Status {
         EngineError::Command(refusal, approval) => command(refusal, approval),
         EngineError::Consume(refusal) => consume(refusal),
         EngineError::Report(refusal, execution) => report(*refusal, execution),
+        EngineError::ArgumentsErased(approval) => precondition(
+            "ARGUMENTS_ERASED",
+            "approval",
+            "the arguments of this approval are not kept: erased a while after it was final, or asked before any were kept",
+            metadata([("approval_id", approval.to_string())]),
+        ),
+        EngineError::Sealing(error) => internal(&error.to_string()),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
             details.set_retry_info(Some(RETRY_RACE));
@@ -216,6 +239,15 @@ pub(super) fn status(error: &EngineError) -> Status {
             "page_token: was not made for this query: start again without one".to_owned(),
             metadata([("field", "page_token".to_owned())]),
             vec![("page_token".to_owned(), "was not made for this query".to_owned())],
+        ),
+        EngineError::TooManyWatchers { per_caller, most } => too_many_watchers(*per_caller, *most),
+        EngineError::WatchTooSlow => watch_again(
+            "WATCH_TOO_SLOW",
+            "what there was to tell was not taken in time: watch again, which begins with what is so then",
+        ),
+        EngineError::WatchInterrupted => watch_again(
+            "WATCH_INTERRUPTED",
+            "some changes can no longer be told: watch again, which begins with what is so then",
         ),
     }
 }
@@ -305,6 +337,24 @@ fn too_many_open(limit: OpenLimit, most: u32) -> Status {
         format!("this {per} has {most} open approvals already: wait for answers, or cancel what no longer matters");
     details.add_quota_failure_violation(per, message.clone());
     Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
+fn too_many_watchers(per_caller: bool, most: usize) -> Status {
+    let per = if per_caller { "caller" } else { "sidecar" };
+    let mut details = ErrorDetails::with_error_info(
+        "TOO_MANY_WATCHERS",
+        DOMAIN,
+        metadata([("per", per.to_owned()), ("limit", most.to_string())]),
+    );
+    let message = format!("this {per} has {most} streams that watch already: end those that nobody reads");
+    details.add_quota_failure_violation(per, message.clone());
+    Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
+fn watch_again(reason: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, Metadata::new());
+    details.set_retry_info(Some(RETRY_RACE));
+    Status::with_error_details(Code::Unavailable, message, details)
 }
 
 fn retry_not_needed(execution: ExecutionId) -> Status {

@@ -2,7 +2,8 @@
 
 use super::errors;
 use super::sparing::Sparing;
-use crate::auth::{Credential, Role, SharedCallers};
+use crate::auth::{AuthError, Credential, Role, SharedCallers};
+use crate::metrics::{CredentialRefusal, Metrics};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -27,17 +28,19 @@ pub struct Guarded<S> {
     guard: Arc<Guard>,
 }
 
+/// Lets through who has a role.
 #[derive(Debug)]
-struct Guard {
+pub(super) struct Guard {
     callers: SharedCallers,
     role: Role,
     refusals: Sparing,
+    metrics: Arc<Metrics>,
 }
 
 impl<S> Guarded<S> {
-    /// `service`, for callers of this role alone.
-    pub(super) fn new(service: S, callers: &SharedCallers, role: Role) -> Self {
-        Self { service, guard: Arc::new(Guard { callers: callers.clone(), role, refusals: Sparing::new() }) }
+    /// `service`, for whom this guard lets through.
+    pub(super) fn new(service: S, guard: Guard) -> Self {
+        Self { service, guard: Arc::new(guard) }
     }
 }
 
@@ -69,11 +72,22 @@ where
 }
 
 impl Guard {
+    /// Lets through callers of this role alone, and counts here whom it does not.
+    pub(super) fn new(callers: &SharedCallers, role: Role, metrics: Arc<Metrics>) -> Self {
+        Self { callers: callers.clone(), role, refusals: Sparing::new(), metrics }
+    }
+
     fn admit(&self, request: &Request<Body>) -> Result<Credential, Status> {
         let mut headers = request.headers().get_all(AUTHORIZATION).iter();
         // Two credentials are ambiguous, so they are none.
         let header = headers.next().filter(|_| headers.next().is_none());
         self.callers.authenticate(header.map(|header| header.as_bytes()), self.role).map_err(|error| {
+            self.metrics.credentials.one(match error {
+                AuthError::Missing => CredentialRefusal::Missing,
+                AuthError::Invalid => CredentialRefusal::Invalid,
+                AuthError::Expired => CredentialRefusal::Expired,
+                AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
+            });
             if let Some(unsaid) = self.refusals.say() {
                 let peer = peer(request).map_or(String::new(), |peer| peer.to_string());
                 tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");

@@ -3,16 +3,22 @@
 
 mod agent;
 mod approver;
+mod counting;
 mod edge;
 mod errors;
 mod fields;
 mod guard;
+mod methods;
 mod operator;
 mod render;
 mod sparing;
+mod streams;
+mod trace;
 
 pub use edge::EdgeLayer;
+use guard::Guard;
 pub use guard::{Doorway, Guarded};
+pub use methods::methods;
 pub(crate) use sparing::Sparing;
 
 use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
@@ -27,6 +33,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::{Request, Status};
+use tracing::Instrument as _;
 
 /// What one message may measure: a batch of a hundred ordinary invocations, or a few large ones.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -50,19 +57,23 @@ impl Doors {
     /// `AgentService`.
     pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, callers, Role::Agent)
+        Guarded::new(service, self.guard(callers, Role::Agent))
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, callers, Role::Approver)
+        Guarded::new(service, self.guard(callers, Role::Approver))
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, callers, Role::Operator)
+        Guarded::new(service, self.guard(callers, Role::Operator))
+    }
+
+    fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
+        Guard::new(callers, role, Arc::clone(self.engine.metrics()))
     }
 
     /// The person that an approver's request speaks for.
@@ -104,6 +115,12 @@ fn credential<T>(request: &Request<T>) -> Result<&Credential, Status> {
     request.extensions().get::<Credential>().ok_or_else(errors::unauthenticated)
 }
 
+/// Waits until the credential that a call came with no longer opens its door.
+fn credential_ended<T>(request: &Request<T>) -> Result<impl Future<Output = ()> + Send + use<T>, Status> {
+    let credential = credential(request)?.clone();
+    Ok(async move { credential.ended().await })
+}
+
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {
     let caller = caller(request)?;
     match &caller.powers {
@@ -132,7 +149,8 @@ async fn to_the_end<T: Send + 'static>(
         drop(place);
         done
     };
-    match tokio::spawn(change).await {
+    // What it logs is on behalf of the call that began it.
+    match tokio::spawn(change.in_current_span()).await {
         Ok(done) => done.map_err(|error| errors::status(&error)),
         Err(_) => Err(errors::status(&EngineError::Panicked)),
     }

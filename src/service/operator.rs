@@ -3,7 +3,7 @@
 use super::fields::Violations;
 use super::{Doors, errors, operator_caller, render};
 use crate::domain::limits;
-use crate::engine::AuditFilter;
+use crate::engine::{AuditFilter, ExecutionFilter};
 use crate::proto;
 use crate::proto::operator_service_server::OperatorService;
 use tonic::{Request, Response, Status};
@@ -39,6 +39,50 @@ impl OperatorService for Doors {
         }))
     }
 
+    async fn list_executions(
+        &self,
+        request: Request<proto::ListExecutionsRequest>,
+    ) -> Result<Response<proto::ListExecutionsResponse>, Status> {
+        let caller = operator_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let mut states = Vec::new();
+        for number in request.states {
+            match render::execution_state_name(number) {
+                Some(state) if !states.contains(&state) => states.push(state),
+                Some(_) => {}
+                None => violations.add("states", "must be states of an execution, none of them UNSPECIFIED"),
+            }
+        }
+        let approval = match request.approval_id.as_str() {
+            "" => None,
+            text => violations.approval_id("approval_id", text),
+        };
+        let filter = ExecutionFilter {
+            principal: violations.optional_identifier("principal", &request.principal),
+            agent: violations.optional_identifier("agent", &request.agent),
+            connector: violations.optional_identifier("connector", &request.connector),
+            states,
+            approval,
+            started_from: violations.optional_time("started_from", request.started_from.as_ref()),
+            started_before: violations.optional_time("started_before", request.started_before.as_ref()),
+        };
+        violations.finish()?;
+        let page_size = match request.page_size {
+            0 => PAGE,
+            size => size.min(limits::EXECUTIONS_PAGE),
+        };
+        let page = self
+            .engine
+            .list_executions(&caller, filter, page_size, &request.page_token)
+            .await
+            .map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::ListExecutionsResponse {
+            executions: page.rows.into_iter().map(render::execution).collect(),
+            next_page_token: page.next_page_token.unwrap_or_default(),
+        }))
+    }
+
     async fn list_audit_records(
         &self,
         request: Request<proto::ListAuditRecordsRequest>,
@@ -54,13 +98,17 @@ impl OperatorService for Doors {
             "" => None,
             text => violations.execution_id("execution_id", text),
         };
+        let wait = match request.wait_id.as_str() {
+            "" => None,
+            text => violations.wait_id("wait_id", text),
+        };
         let principal = violations.optional_identifier("principal", &request.principal);
         violations.finish()?;
         let page_size = match request.page_size {
             0 => PAGE,
             size => size.min(limits::AUDIT_PAGE),
         };
-        let filter = AuditFilter { approval, execution, principal };
+        let filter = AuditFilter { approval, execution, wait, principal };
         let page = self
             .engine
             .list_audit_records(&caller, filter, page_size, &request.page_token)

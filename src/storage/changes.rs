@@ -4,6 +4,7 @@
 //! - [`Feed`]: where a backend tells it, once it is committed
 //! - [`Changes`]: where it is heard
 
+use crate::domain::audit::AuditKind;
 use crate::domain::ids::ApprovalId;
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -32,15 +33,29 @@ pub enum Told {
     Lagged,
 }
 
-/// The approvals that one transaction created or changed the state of, in order. Whatever writes such a row is given one
-/// and says so, also in bulk; what is undone is never told. Erasing what a person is shown is no change.
+/// The approvals that one transaction created or changed the state of, in order, and the audit records that it wrote.
+/// Whatever writes such a row is given one and says so, also in bulk; what is undone is never told. Erasing what a person
+/// is shown is no change.
 #[derive(Debug, Default)]
-pub struct Touched(Vec<Touch>);
+pub struct Touched {
+    approvals: Vec<Touch>,
+    records: Vec<AuditKind>,
+}
 
 impl Touched {
     /// Notes that this approval was written with this version.
     pub fn approval(&mut self, id: ApprovalId, version: u64) {
-        self.0.push(Touch { id, version });
+        self.approvals.push(Touch { id, version });
+    }
+
+    /// Notes that an audit record of this kind was written.
+    pub fn recorded(&mut self, kind: AuditKind) {
+        self.records.push(kind);
+    }
+
+    /// The kinds of the audit records that were written, each as often as there is one.
+    pub fn records(&self) -> &[AuditKind] {
+        &self.records
     }
 }
 
@@ -61,7 +76,7 @@ impl Feed {
         if self.0.receiver_count() == 0 {
             return;
         }
-        for part in touched.0.chunks(AT_ONCE) {
+        for part in touched.approvals.chunks(AT_ONCE) {
             // The last listener may just have gone.
             let _ = self.0.send(Told::Touched(part.into()));
         }

@@ -60,6 +60,21 @@ impl Liar {
 
 #[tonic::async_trait]
 impl ApproverService for Liar {
+    type WatchApprovalsStream =
+        std::pin::Pin<Box<dyn tokio_stream::Stream<Item = Result<proto::WatchApprovalsResponse, Status>> + Send>>;
+
+    async fn watch_approvals(
+        &self,
+        _: Request<proto::WatchApprovalsRequest>,
+    ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        let told = proto::WatchApprovalsResponse {
+            event: Some(proto::watch_approvals_response::Event::Approval(Self::approval())),
+        };
+        // And then it goes away for good.
+        let end = Status::permission_denied(HOSTILE);
+        self.answer(Box::pin(tokio_stream::iter([Ok(told), Err(end)])))
+    }
+
     async fn list_approvals(
         &self,
         _: Request<proto::ListApprovalsRequest>,
@@ -75,6 +90,16 @@ impl ApproverService for Liar {
         _: Request<proto::ApproverServiceGetApprovalRequest>,
     ) -> Result<Response<proto::ApproverServiceGetApprovalResponse>, Status> {
         self.answer(proto::ApproverServiceGetApprovalResponse { approval: Some(Self::approval()) })
+    }
+
+    async fn get_approval_arguments(
+        &self,
+        _: Request<proto::GetApprovalArgumentsRequest>,
+    ) -> Result<Response<proto::GetApprovalArgumentsResponse>, Status> {
+        let arguments_json = format!("{{{}:[{0}]}}", serde_json::to_string(HOSTILE).unwrap());
+        let arguments_json = countersign::domain::canonical::Canonical::from_stored(&arguments_json)
+            .map_or_else(|_| arguments_json.clone(), |canonical| canonical.into_string());
+        self.answer(proto::GetApprovalArgumentsResponse { arguments_json, fingerprint: HOSTILE.to_owned() })
     }
 
     async fn decide(&self, request: Request<proto::DecideRequest>) -> Result<Response<proto::DecideResponse>, Status> {
@@ -106,13 +131,15 @@ fn approvals(liar: &Liar, commands: &[&[&str]]) -> Vec<Ran> {
     commands.iter().map(run).collect()
 }
 
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 8] = [
     &["list"],
     &["list", "--json"],
     &["show", "x"],
     &["show", "x", "--json"],
     &["approve", "x", "--yes"],
     &["deny", "x", "--yes", "--json"],
+    &["show", "x", "--arguments"],
+    &["show", "x", "--arguments", "--json"],
 ];
 
 #[test]

@@ -12,10 +12,12 @@ mod health;
 mod hostile;
 mod migrate;
 mod reload;
+mod secret;
 mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod traces;
 
 use support::run;
 

@@ -155,6 +155,10 @@ async fn a_report_is_kept_whole_and_is_of_whom_it_came_from() {
         error_code: request.error_code.clone(),
         detail: request.detail.clone(),
         duration: request.duration,
+        connection: "connection-1".to_owned(),
+        objective: email().objective,
+        caller: "runtime".to_owned(),
+        policy_revision: approval.policy_revision.clone(),
     };
     assert_eq!(first, expected);
     assert_eq!(micros(first.outcome_time), sidecar.now());

@@ -1,11 +1,12 @@
 //! A real sidecar on real SQLite files and free ports, with clocks that tests move, and clients for each door.
 
-use countersign::app::{self, Running};
+use countersign::app::{self, Running, StartError};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
 use countersign::clock::ManualClock;
 use countersign::config::{Config, Overrides};
+use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::pattern::Pattern;
 use countersign::domain::text::Identifier;
 use countersign::domain::time::Timestamp;
@@ -96,6 +97,7 @@ pub struct Sidecar {
     folder: Arc<Folder>,
     policy: String,
     limits: (u32, u32),
+    evaluations: AuditedEvaluations,
     /// Where the policy is, if the test itself puts it there.
     watched: Option<PathBuf>,
     running: Option<Running>,
@@ -159,12 +161,22 @@ impl Sidecar {
         Self::with(policy, (100, 1_000)).await
     }
 
+    /// One that audits these evaluations.
+    pub async fn auditing(evaluations: AuditedEvaluations) -> Self {
+        Self::of(POLICY, (100, 1_000), evaluations).await
+    }
+
     pub async fn with(policy: &str, limits: (u32, u32)) -> Self {
+        Self::of(policy, limits, AuditedEvaluations::default()).await
+    }
+
+    async fn of(policy: &str, limits: (u32, u32), evaluations: AuditedEvaluations) -> Self {
         let mut sidecar = Self {
             clock: Arc::new(ManualClock::at(START)),
             folder: Arc::new(Folder::new()),
             policy: policy.to_owned(),
             limits,
+            evaluations,
             watched: None,
             running: None,
             channel: std::sync::OnceLock::new(),
@@ -183,6 +195,7 @@ impl Sidecar {
             folder,
             policy: String::new(),
             limits: (100, 1_000),
+            evaluations: AuditedEvaluations::default(),
             running: None,
             channel: std::sync::OnceLock::new(),
         };
@@ -191,6 +204,11 @@ impl Sidecar {
     }
 
     async fn run(&mut self) {
+        self.run_with(|_| {}).await.unwrap();
+    }
+
+    /// Starts it, or finds out why it does not start, under a changed configuration.
+    async fn run_with(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), StartError> {
         let folder = self.folder.path();
         let mut config = config_in(folder);
         match &self.watched {
@@ -202,9 +220,20 @@ impl Sidecar {
         }
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
+        config.audited_evaluations = self.evaluations;
+        change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);
-        self.running = Some(app::start(&config, clock).await.unwrap());
+        self.running = Some(app::start(&config, clock).await?);
         self.channel = std::sync::OnceLock::new();
+        Ok(())
+    }
+
+    /// Stops it, if it runs, and starts it again over the same files under a changed configuration.
+    pub async fn restart_with(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), StartError> {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
+        self.run_with(change).await
     }
 
     /// Stops it in order and starts it again over the same files.

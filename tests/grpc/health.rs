@@ -51,7 +51,7 @@ async fn health_is_watched_until_the_sidecar_stops() {
 }
 
 #[tokio::test]
-async fn plain_http_answers_on_its_two_paths_alone() {
+async fn plain_http_answers_on_its_own_paths_alone() {
     let sidecar = Sidecar::start().await;
     let address = sidecar.running().health_address();
     assert_eq!(http_get(address, "/healthz").await, (200, "ok\n".to_owned()));
@@ -99,7 +99,7 @@ async fn the_plaintext_listener_serves_no_door_even_to_who_has_the_key() {
 async fn a_probe_with_a_slip_gets_no_answer_that_looks_like_one() {
     let sidecar = Sidecar::start().await;
     let address = sidecar.running().health_address();
-    for path in ["/", "/health", "/livez", "/metrics", "/healthz/", "/readyz/", "/Healthz", "//healthz"] {
+    for path in ["/", "/health", "/livez", "/metrics/", "/healthz/", "/readyz/", "/Healthz", "//healthz"] {
         assert_eq!(http_get(address, path).await.0, 404, "{path}");
     }
 }

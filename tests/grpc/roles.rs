@@ -14,20 +14,28 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
 /// Every RPC with the role that it is for. A new one is to be added here.
-const RPCS: [(&str, &str); 13] = [
+const RPCS: [(&str, &str); 21] = [
     ("countersign.v1.AgentService/BatchEvaluate", "agent"),
     ("countersign.v1.AgentService/CancelApproval", "agent"),
+    ("countersign.v1.AgentService/CloseWait", "agent"),
     ("countersign.v1.AgentService/Consume", "agent"),
     ("countersign.v1.AgentService/Evaluate", "agent"),
     ("countersign.v1.AgentService/GetApproval", "agent"),
+    ("countersign.v1.AgentService/GetWait", "agent"),
+    ("countersign.v1.AgentService/OpenWait", "agent"),
     ("countersign.v1.AgentService/ReportOutcome", "agent"),
     ("countersign.v1.AgentService/RequestApproval", "agent"),
+    ("countersign.v1.AgentService/ResumeWait", "agent"),
+    ("countersign.v1.AgentService/WatchApproval", "agent"),
     ("countersign.v1.ApproverService/Decide", "approver"),
     ("countersign.v1.ApproverService/GetApproval", "approver"),
+    ("countersign.v1.ApproverService/GetApprovalArguments", "approver"),
     ("countersign.v1.ApproverService/ListApprovals", "approver"),
     ("countersign.v1.ApproverService/RevokeApproval", "approver"),
+    ("countersign.v1.ApproverService/WatchApprovals", "approver"),
     ("countersign.v1.OperatorService/GetPolicy", "operator"),
     ("countersign.v1.OperatorService/ListAuditRecords", "operator"),
+    ("countersign.v1.OperatorService/ListExecutions", "operator"),
 ];
 
 /// One call with an empty message, to exactly this path, with exactly these `authorization` headers.
@@ -49,7 +57,9 @@ async fn send<T: prost::Message + 'static>(
         request.metadata_mut().append("authorization", value);
     }
     let path: PathAndQuery = path.parse().unwrap();
-    client.unary(request, path, ProstCodec::<T, ()>::default()).await.map(|_| ())
+    // What answers once is a stream of one.
+    let mut answers = client.server_streaming(request, path, ProstCodec::<T, ()>::default()).await?.into_inner();
+    answers.message().await.map(|_| ())
 }
 
 fn bearer(caller: &str) -> String {

@@ -10,13 +10,13 @@ fn invocation_of(principal: &str) -> Invocation {
 }
 
 /// An id that nothing has.
-fn nothing() -> String {
+pub fn nothing() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 /// Both were refused, and no client could tell which was which.
 #[track_caller]
-fn alike<T: std::fmt::Debug>(one: Result<T, Status>, other: Result<T, Status>, why: &str) {
+pub fn alike<T: std::fmt::Debug>(one: Result<T, Status>, other: Result<T, Status>, why: &str) {
     let (one, other) = (one.expect_err(why), other.expect_err(why));
     assert_eq!(reason(&one), why);
     assert_eq!(all_of(&one), all_of(&other));

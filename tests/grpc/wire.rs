@@ -126,12 +126,18 @@ fn text(head: &mut Vec<u8>, text: &str) {
 
 /// The status and the body of a plain HTTP/1.1 request.
 pub async fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let (status, _, body) = http(address, path, "").await;
+    (status, body)
+}
+
+/// The status, the head and the body of a plain HTTP/1.1 request with these further header lines.
+pub async fn http(address: SocketAddr, path: &str, headers: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: sidecar\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: sidecar\r\n{headers}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
+    (status, head.to_ascii_lowercase(), body.to_owned())
 }

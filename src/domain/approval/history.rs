@@ -2,6 +2,7 @@
 //! the confirmation that it ended: so the record holds its own past.
 
 use super::{Approval, ApprovalState};
+use crate::domain::time::Timestamp;
 
 impl Approval {
     /// The version of the last change of state or decisions. Erasing what a person is shown comes later and is neither.
@@ -18,13 +19,19 @@ impl Approval {
 
     /// Whether nothing of it can change any more.
     pub const fn is_final(&self) -> bool {
+        self.deadline().is_none()
+    }
+
+    /// The instant from which on it is expired; none once it is final.
+    pub const fn deadline(&self) -> Option<Timestamp> {
         match &self.state {
-            ApprovalState::Pending | ApprovalState::Approved(_) => false,
+            ApprovalState::Pending => Some(self.decide_by),
+            ApprovalState::Approved(confirmed) => Some(confirmed.use_by),
             ApprovalState::Denied { .. }
             | ApprovalState::Cancelled { .. }
             | ApprovalState::Revoked { .. }
             | ApprovalState::Expired { .. }
-            | ApprovalState::Consumed { .. } => true,
+            | ApprovalState::Consumed { .. } => None,
         }
     }
 

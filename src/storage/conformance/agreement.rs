@@ -306,7 +306,7 @@ fn policy(decision: Decision) -> PolicyAnswer {
         reason,
         message: String::new(),
         scope: None,
-        tags: Default::default(),
+        tags: Arc::default(),
         rules: Vec::new(),
         report_within: REPORT_WITHIN,
         checks: Vec::new(),

@@ -1,8 +1,9 @@
 //! Executions without an approval, and what became of them.
 
 use super::*;
-use crate::domain::execution::{ExecutionState, Report};
+use crate::domain::execution::{ExecutionState, ExecutionStateName, Report};
 use crate::domain::invocation::Subject;
+use crate::storage::ExecutionQuery;
 
 pub(in super::super) async fn an_attempt_without_an_approval_starts_once(fixture: Fixture) {
     let attempt = attempt_id();
@@ -101,5 +102,52 @@ pub(in super::super) async fn an_outcome_is_saved_only_before_its_deadline(fixtu
         let before = fixture.dump().await;
         assert_eq!(fixture.store.save_execution(*change, 1).await.unwrap(), want, "{offset}");
         assert_eq!(fixture.dump().await == before, want == Saved::Conflict, "{offset}");
+    }
+}
+
+pub(in super::super) async fn a_list_has_what_is_wanted_newest_first(fixture: Fixture) {
+    let seed = 23;
+    let mut random = Random::seeded(seed);
+    let (people, agents) = (["olga", "dana", "o"], ["assistant", "other"]);
+    let mut all: Vec<Execution> = Vec::new();
+    for call in 0..120 {
+        let mut question = question_about(&call.to_string());
+        question.subject.principal = id(random.pick::<&str>(&people));
+        question.subject.agent = id(random.pick::<&str>(&agents));
+        let started = if random.one_in(3) {
+            fixture.consumed(question).await.1
+        } else {
+            fixture.store.start(start(question.subject)).await.unwrap().unwrap()
+        };
+        let outcome = *random.pick(&[Outcome::Succeeded, Outcome::Failed, Outcome::Unknown]);
+        all.push(if random.one_in(2) { fixture.report(&started, outcome).await } else { started });
+        // Many start at the same instant.
+        if random.one_in(3) {
+            fixture.clock.advance(Duration::from_secs(u64::try_from(random.below(9)).unwrap()));
+        }
+    }
+    all.sort_by_key(|execution| std::cmp::Reverse((execution.start_time, execution.id)));
+    for case in 0..400 {
+        let some_time = |random: &mut Random| random.one_in(3).then(|| random.pick(&all).start_time);
+        let query = ExecutionQuery {
+            principal: random.one_in(3).then(|| id(random.pick::<&str>(&people))),
+            agent: random.one_in(3).then(|| id(random.pick::<&str>(&agents))),
+            connector: random.one_in(4).then(|| id(random.pick::<&str>(&["gmail", "nothing"]))),
+            states: ExecutionStateName::ALL.into_iter().filter(|_| random.one_in(3)).collect(),
+            approval: random.one_in(4).then(|| random.pick(&all).approval.unwrap_or_else(approval_id)),
+            started_from: some_time(&mut random),
+            started_before: some_time(&mut random),
+            before: random.one_in(2).then(|| random.pick(&all)).map(|last| (last.start_time, last.id)),
+            limit: u32::try_from(random.below(40)).unwrap(),
+        };
+        let now = fixture.now();
+        let wanted = all.iter().filter(|execution| query.wants(execution, now));
+        let want: Vec<&Execution> = wanted.take(usize::try_from(query.limit).unwrap()).collect();
+        let got = fixture.store.executions(query.clone()).await.unwrap();
+        assert_eq!((got.now, got.row.looked_until), (now, None));
+        assert_eq!(got.row.executions.iter().collect::<Vec<_>>(), want, "seed {seed}, case {case}: {query:?}");
+        if random.one_in(20) {
+            fixture.clock.advance(Duration::from_secs(5));
+        }
     }
 }

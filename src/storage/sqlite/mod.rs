@@ -4,7 +4,8 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `sweeps`: the statements
+//! - `writes`, `reads`, `listing`, `sweeps`: the statements
+//! - `sealed`, `waits`: those of sealed arguments, and of waits
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -12,14 +13,17 @@
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod listing;
 mod open;
 mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
+mod waits;
 mod writer;
 mod writes;
 
@@ -31,8 +35,9 @@ pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, EarlierRequest, Loaded, NewApproval, Requested, Saved, Store,
-    StoreError, StoredKey, Sweep, Swept,
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -40,9 +45,10 @@ use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
 use presence::Presence;
 use sqlx::error::ErrorKind;
@@ -269,9 +275,36 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approval_seen_by(&mut reader, id, viewer)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                sealed::seen_by(&mut transaction, id, viewer).await
+            })
+            .await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
     }
@@ -333,8 +366,55 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                listing::executions(&mut transaction, &query, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         self.write(writes::SaveExecution { change, expected }).await
+    }
+
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.write(waits::OpenWait(opening)).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                waits::wait(&mut transaction, id, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.write(waits::ResumeWait { id, resuming }).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
+    }
+
+    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
+        self.write(waits::ExpireWaits { limit }).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
@@ -355,9 +435,26 @@ impl Store for SqliteStore {
         self.write(sweeps::SweepStep { step, limit }).await
     }
 
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                reads::backlog(&mut transaction, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::keys(&mut reader)).await;
+        finish(reader, outcome)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(sealed::keys_in_use(&mut reader)).await;
         finish(reader, outcome)
     }
 

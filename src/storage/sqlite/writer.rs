@@ -6,6 +6,7 @@
 
 use super::presence::Presence;
 use super::time::StoreTime;
+use crate::domain::audit::AuditKind;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use crate::storage::changes::{Feed, Touched};
@@ -39,7 +40,7 @@ pub(super) trait Write: Send + Sync + 'static {
 }
 
 /// How much was written since the database was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Writes that were committed.
     pub writes: u64,
@@ -49,16 +50,32 @@ pub struct Statistics {
     pub undone: u64,
     /// Times that the writer's connection was given up.
     pub reconnects: u64,
+    /// Audit records that were committed, by kind.
+    pub records: Vec<(AuditKind, u64)>,
 }
 
 /// The same, counting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counters {
     writes: AtomicU64,
     commits: AtomicU64,
     undone: AtomicU64,
     reconnects: AtomicU64,
+    records: [AtomicU64; AuditKind::ALL.len()],
     failing: AtomicBool,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            writes: AtomicU64::default(),
+            commits: AtomicU64::default(),
+            undone: AtomicU64::default(),
+            reconnects: AtomicU64::default(),
+            records: std::array::from_fn(|_| AtomicU64::default()),
+            failing: AtomicBool::default(),
+        }
+    }
 }
 
 impl Counters {
@@ -73,6 +90,22 @@ impl Counters {
             commits: self.commits.load(Ordering::Relaxed),
             undone: self.undone.load(Ordering::Relaxed),
             reconnects: self.reconnects.load(Ordering::Relaxed),
+            records: AuditKind::ALL
+                .into_iter()
+                .zip(self.records.iter().map(|count| count.load(Ordering::Relaxed)))
+                .collect(),
+        }
+    }
+
+    /// A transaction of so many writes was committed.
+    fn committed(&self, writes: u64, touched: &Touched) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes, Ordering::Relaxed);
+        for kind in touched.records() {
+            let place = AuditKind::ALL.iter().position(|known| known == kind);
+            if let Some(count) = place.and_then(|place| self.records.get(place)) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -299,8 +332,7 @@ impl Writer {
             return (Ended::Broken(error.to_string()), false);
         }
         self.feed.committed(&touched);
-        self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.writes.fetch_add(count, Ordering::Relaxed);
+        self.counters.committed(count, &touched);
         (Ended::Committed, true)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::reads::{self, approval_columns};
 use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::sealed;
+use super::waits;
 use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
@@ -33,14 +35,14 @@ const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
 const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
 const INSERT_APPROVAL: &str = concat!(
-    "INSERT INTO approvals (id, version, create_time, decide_by, ",
+    "INSERT INTO approvals (id, version, create_time, decide_by, ends_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
      decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, message, agent_note, \
      omissions, preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, \
      state_reason, open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
     execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
@@ -83,9 +85,9 @@ const UPDATE_EXECUTION: &str = "UPDATE executions SET state = $1, report_time = 
     remote_reference = $4, error_code = $5, detail = $6, duration_us = $7, version = $8
     WHERE id = $9 AND version = $10";
 const INSERT_AUDIT: &str = "INSERT INTO audit_records
-    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
-    policy_revision, person, decision, reason, note, labels, id, time)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id,
+    fingerprint, policy_revision, person, decision, reason, note, labels, id, time)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /// Changes the file, and nothing that anybody reads.
 const TOUCH: &str = "INSERT INTO touches (id, time) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time";
 const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING";
@@ -134,7 +136,7 @@ impl Write for Request {
         now: Timestamp,
         touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
-        let NewApproval { id, question, request, limits } = &self.0;
+        let NewApproval { id, question, request, arguments, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
             let (principal, agent) = (&subject.principal, &subject.agent);
@@ -145,6 +147,10 @@ impl Write for Request {
                 return Ok((answer, now));
             }
         }
+        let ends_by = match waits::room(connection, question, now, touched).await? {
+            Ok(ends_by) => ends_by,
+            Err(refused) => return Ok((refused, now)),
+        };
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
                 write_approval(connection, &change, same.version, now, touched).await?;
@@ -165,12 +171,13 @@ impl Write for Request {
                 return Ok((Requested::LimitReached(reached), now));
             }
         }
-        let change = Approval::ask(*id, question.clone(), now);
+        let change = Approval::ask(*id, question.clone(), ends_by, now);
         insert_approval(connection, &change.next, touched).await?;
+        sealed::insert(connection, *id, arguments).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok((Requested::Created(change.next), now))
     }
 }
@@ -239,7 +246,7 @@ impl Write for Consume {
             // The statement above has just seen that there is no such attempt.
             return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -255,7 +262,7 @@ impl Write for StartExecution {
         &self,
         connection: &mut SqliteConnection,
         now: Timestamp,
-        _: &mut Touched,
+        touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
         let retried = match self.0.retry_of {
             None => None,
@@ -268,7 +275,7 @@ impl Write for StartExecution {
         if !insert_execution(connection, &change.next).await? {
             return Ok(None);
         }
-        record(connection, &change.events, now).await?;
+        record(connection, &change.events, now, touched).await?;
         Ok(Some(change.next))
     }
 }
@@ -287,7 +294,7 @@ impl Write for SaveExecution {
         &self,
         connection: &mut SqliteConnection,
         now: Timestamp,
-        _: &mut Touched,
+        touched: &mut Touched,
     ) -> Result<Saved, StoreError> {
         let Change { next, events, valid_before } = &self.change;
         if valid_before.is_some_and(|deadline| now >= deadline) {
@@ -303,7 +310,7 @@ impl Write for SaveExecution {
         if updated.rows_affected() == 0 {
             return Ok(Saved::Conflict);
         }
-        record(connection, events, now).await?;
+        record(connection, events, now, touched).await?;
         Ok(Saved::Yes)
     }
 }
@@ -315,8 +322,13 @@ pub(super) struct Record(pub(super) Vec<AuditEvent>);
 impl Write for Record {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
-        record(connection, &self.0, now).await
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        record(connection, &self.0, now, touched).await
     }
 }
 
@@ -378,7 +390,8 @@ pub(super) async fn insert_approval(
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
         .bind(approval.create_time.micros())
-        .bind(approval.decide_by.micros());
+        .bind(approval.decide_by.micros())
+        .bind(approval.ends_by.map(Timestamp::micros));
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
     touched.approval(approval.id, approval.version);
@@ -396,7 +409,7 @@ pub(super) async fn insert_approval(
 }
 
 /// Saves a changed approval: state, new decisions, audience and audit.
-async fn write_approval(
+pub(super) async fn write_approval(
     connection: &mut SqliteConnection,
     change: &Change<Approval>,
     expected: u64,
@@ -421,7 +434,7 @@ async fn write_approval(
     touched.approval(next.id, next.version);
     set_audience(connection, next.id, columns.state, columns.open_until(next.decide_by)).await?;
     insert_decisions(connection, next).await?;
-    record(connection, events, now).await?;
+    record(connection, events, now, touched).await?;
     Ok(Saved::Yes)
 }
 
@@ -512,6 +525,7 @@ pub(super) async fn record(
     connection: &mut SqliteConnection,
     events: &[AuditEvent],
     now: Timestamp,
+    touched: &mut Touched,
 ) -> Result<(), StoreError> {
     for event in events {
         rows::bind_event(query(INSERT_AUDIT), event)
@@ -519,6 +533,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
+        touched.recorded(event.kind);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::storage::changes::{Told, Touched};
-use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, start, start_of, subject};
+use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, sealed_arguments, start, start_of, subject};
 use sqlx::SqliteConnection;
 
 /// Runs several at once and waits for all.
@@ -23,12 +23,22 @@ fn event(decision: &str) -> AuditEvent {
 }
 
 fn new(call: &str) -> NewApproval {
-    NewApproval { id: approval_id(), question: question_about(call), request: None, limits: NO_LIMITS }
+    NewApproval {
+        id: approval_id(),
+        question: question_about(call),
+        request: None,
+        arguments: sealed_arguments(),
+        limits: NO_LIMITS,
+    }
 }
 
+/// How many audit records there are, which is what was counted, and nothing that was undone.
 async fn recorded(store: &SqliteStore) -> usize {
     let query = AuditQuery { limit: 1_000_000, ..AuditQuery::default() };
-    store.audit_records(query).await.unwrap().row.len()
+    let records = store.audit_records(query).await.unwrap().row.len();
+    let counted: u64 = store.statistics().records.iter().map(|(_, count)| count).sum();
+    assert_eq!(usize::try_from(counted).unwrap(), records);
+    records
 }
 
 /// Writes something, then violates a constraint.
@@ -38,8 +48,13 @@ struct Violating;
 impl Write for Violating {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
-        writes::record(connection, &[event("of a failing write")], now).await?;
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        writes::record(connection, &[event("of a failing write")], now, touched).await?;
         query("INSERT INTO keys (id, check_value, create_time) VALUES (NULL, 'x', 0)").execute(connection).await?;
         Ok(())
     }
@@ -67,8 +82,13 @@ struct Panicking;
 impl Write for Panicking {
     type Answer = ();
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<(), StoreError> {
-        writes::record(connection, &[event("of a panicking write")], now).await?;
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        touched: &mut Touched,
+    ) -> Result<(), StoreError> {
+        writes::record(connection, &[event("of a panicking write")], now, touched).await?;
         panic!("on purpose");
     }
 }

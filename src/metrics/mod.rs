@@ -1,0 +1,381 @@
+//! What the sidecar counts, and the text that `/metrics` answers.
+//!
+//! Every label value comes from an enum, a descriptor or a stable reason of ours, never from a request: no agent, person,
+//! connector, action or argument is in any series, and the number of series has a bound that no caller moves. Counting
+//! touches atomics alone. What is read from elsewhere (the store, the writer) is kept here by who asks for it, so that a
+//! scrape waits for nobody.
+//!
+//! - `cells`: counters, gauges, histograms
+//! - `calls`: calls by method; `reasons`: of what was refused
+//! - `page`: the families, in the order in which they are shown
+//! - `process`: what the system knows of this process
+
+mod calls;
+mod cells;
+mod page;
+mod process;
+mod reasons;
+
+pub use calls::{Calls, Method, MethodId};
+pub use cells::{CALL_BOUNDS, Counter, CounterBy, Gauge, Histogram, Label, PEOPLE_BOUNDS};
+pub use page::Format;
+pub use reasons::REASONS;
+
+use crate::domain::audit::AuditKind;
+use crate::domain::decision::PolicyReason;
+use crate::domain::execution::Outcome;
+use crate::domain::time::Timestamp;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Everything that is counted.
+pub struct Metrics {
+    /// Calls.
+    pub calls: Calls,
+    /// Credentials that were refused.
+    pub credentials: CounterBy<CredentialRefusal>,
+    /// What `Evaluate` answered.
+    pub evaluations: CounterBy<PolicyReason>,
+    /// The audit of evaluations, where there is one.
+    pub evaluation_audit: EvaluationAudit,
+    /// From the question to each person's answer.
+    pub time_to_decide: Histogram,
+    /// Outcomes that were reported.
+    pub executions_reported: CounterBy<Outcome>,
+    /// Operations of the store.
+    pub store: StoreOperations,
+    /// What waits for people.
+    pub backlog: Backlog,
+    /// Streams that tell somebody of approvals.
+    pub watchers: Watchers,
+    /// The policy in force.
+    pub policy: PolicyStatus,
+    /// The passes that clean up.
+    pub sweeper: SweeperStatus,
+    writer: OnceLock<WriterSource>,
+}
+
+type WriterSource = Box<dyn Fn() -> Option<WriterFigures> + Send + Sync>;
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Nothing counted yet, of these methods.
+    pub fn new(methods: Vec<Method>) -> Self {
+        Self {
+            calls: Calls::new(methods),
+            credentials: CounterBy::default(),
+            evaluations: CounterBy::default(),
+            evaluation_audit: EvaluationAudit::default(),
+            time_to_decide: Histogram::new(PEOPLE_BOUNDS),
+            executions_reported: CounterBy::default(),
+            store: StoreOperations::default(),
+            backlog: Backlog::default(),
+            watchers: Watchers::default(),
+            policy: PolicyStatus::default(),
+            sweeper: SweeperStatus::default(),
+            writer: OnceLock::new(),
+        }
+    }
+
+    /// Where the writer's figures are read at each scrape; it must not wait. The first one that is named stays.
+    pub fn read_writer(&self, source: impl Fn() -> Option<WriterFigures> + Send + Sync + 'static) {
+        // A second one would be of a second store, and a process has one.
+        let _ = self.writer.set(Box::new(source));
+    }
+
+    /// What `/metrics` answers.
+    pub fn text(self: &Arc<Self>, format: Format) -> String {
+        page::text(self, format)
+    }
+
+    fn writer(&self) -> Option<WriterFigures> {
+        self.writer.get().and_then(|source| source())
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl Label for Outcome {
+    const ALL: &'static [Self] = &[Self::Succeeded, Self::Failed, Self::Unknown];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Label for PolicyReason {
+    const ALL: &'static [Self] = &PolicyReason::ALL;
+
+    fn text(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+/// The decision that has this reason: each has one.
+const fn decision_of(reason: PolicyReason) -> &'static str {
+    match reason {
+        PolicyReason::ConnectorUnknown
+        | PolicyReason::ConnectorDisabled
+        | PolicyReason::AgentNotAllowed
+        | PolicyReason::AccountNotAllowed
+        | PolicyReason::ActionUnknown
+        | PolicyReason::ScopeExceedsCeiling
+        | PolicyReason::ActionNotCurated
+        | PolicyReason::DeniedByRule
+        | PolicyReason::ToolDefinitionChanged
+        | PolicyReason::NoEligibleApprover => "DENY",
+        PolicyReason::ConfirmationByRule | PolicyReason::ConfirmationByMode => "CONFIRMATION_REQUIRED",
+        PolicyReason::Allowed => "ALLOW",
+    }
+}
+
+/// A credential that did not open a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialRefusal {
+    /// None came, or not one.
+    Missing,
+    /// It is nobody's.
+    Invalid,
+    /// It has expired.
+    Expired,
+    /// It opens another door.
+    WrongRole,
+}
+
+impl Label for CredentialRefusal {
+    const ALL: &'static [Self] = &[Self::Missing, Self::Invalid, Self::Expired, Self::WrongRole];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Missing => "CREDENTIALS_MISSING",
+            Self::Invalid => "CREDENTIALS_INVALID",
+            Self::Expired => "CREDENTIALS_EXPIRED",
+            Self::WrongRole => "ROLE_NOT_ALLOWED",
+        }
+    }
+}
+
+/// The audit of evaluations: how much waits to be written, and what that cost callers.
+#[derive(Debug, Default)]
+pub struct EvaluationAudit {
+    /// Records that are answered for and not committed yet.
+    pub waiting: Gauge,
+    /// Evaluations that waited for a place.
+    pub held: Counter,
+    /// Evaluations that were answered with `UNAVAILABLE`, for want of a place.
+    pub refused: Counter,
+}
+
+/// How an operation of the store failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// It did not answer.
+    Unavailable,
+    /// It is not as it should be.
+    Inconsistent,
+    /// A row fits no state.
+    Corrupt,
+}
+
+impl Label for StoreFailure {
+    const ALL: &'static [Self] = &[Self::Unavailable, Self::Inconsistent, Self::Corrupt];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Inconsistent => "inconsistent",
+            Self::Corrupt => "corrupt",
+        }
+    }
+}
+
+/// One operation's counts.
+#[derive(Debug)]
+pub struct OperationFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// How long each took, failed or not.
+    pub duration: Histogram,
+    /// Those that failed.
+    pub failures: CounterBy<StoreFailure>,
+}
+
+/// The store's operations, which whoever wraps the store names once.
+#[derive(Debug, Default)]
+pub struct StoreOperations(OnceLock<Arc<[OperationFigures]>>);
+
+impl StoreOperations {
+    /// The counts of these operations, in this order. A second list of names is of no use and changes nothing.
+    pub fn of(&self, names: &[&'static str]) -> Arc<[OperationFigures]> {
+        let figures = self.0.get_or_init(|| {
+            let figures = names.iter().map(|name| OperationFigures {
+                name,
+                duration: Histogram::new(CALL_BOUNDS),
+                failures: CounterBy::default(),
+            });
+            figures.collect()
+        });
+        Arc::clone(figures)
+    }
+
+    fn read(&self) -> &[OperationFigures] {
+        self.0.get().map_or(&[], |figures| figures)
+    }
+}
+
+/// What the one writer of the store did since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriterFigures {
+    /// Writes that were committed.
+    pub writes: u64,
+    /// Commits that they shared.
+    pub commits: u64,
+    /// Batches that were undone because one of their writes failed.
+    pub undone: u64,
+    /// Times that the connection was given up.
+    pub reconnects: u64,
+    /// Audit records that were committed, by kind: what became of approvals and executions is counted by what the audit
+    /// says of it.
+    pub records: Vec<(AuditKind, u64)>,
+}
+
+/// Approvals that wait for people, as last read.
+#[derive(Debug, Default)]
+pub struct Backlog(Mutex<Option<(u64, Duration)>>);
+
+impl Backlog {
+    /// So many are pending, the oldest for so long.
+    pub fn read(&self, pending: u64, oldest_age: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((pending, oldest_age));
+    }
+
+    /// Nobody knows: the store does not say. Better no figure than an old one.
+    pub fn unknown(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn get(&self) -> Option<(u64, Duration)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whom a stream tells of approvals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watcher {
+    /// An agent that waits for an answer.
+    Agent,
+    /// Somebody who may give one. None open, and nobody is told that something waits.
+    Approver,
+}
+
+impl Label for Watcher {
+    const ALL: &'static [Self] = &[Self::Agent, Self::Approver];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Approver => "approver",
+        }
+    }
+}
+
+/// Streams that tell somebody of approvals.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    agents: Gauge,
+    approvers: Gauge,
+}
+
+impl Watchers {
+    fn of(&self, watcher: Watcher) -> &Gauge {
+        match watcher {
+            Watcher::Agent => &self.agents,
+            Watcher::Approver => &self.approvers,
+        }
+    }
+}
+
+/// A stream that is open until this is dropped.
+#[derive(Debug)]
+pub struct Watching(Arc<Metrics>, Watcher);
+
+impl Watching {
+    /// One more stream for such a watcher.
+    pub fn begin(metrics: &Arc<Metrics>, watcher: Watcher) -> Self {
+        metrics.watchers.of(watcher).add(1);
+        Self(Arc::clone(metrics), watcher)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.watchers.of(self.1).add(-1);
+    }
+}
+
+/// Which policy is in force since when, and how often it was read.
+#[derive(Debug, Default)]
+pub struct PolicyStatus {
+    in_force: Mutex<Option<(String, Timestamp)>>,
+    loaded: Counter,
+    refused: Counter,
+}
+
+impl PolicyStatus {
+    /// A policy of this revision was loaded at this time, at the start or again.
+    pub fn loaded(&self, revision: &str, at: Timestamp) {
+        self.loaded.one();
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision.to_owned(), at));
+    }
+
+    /// What was found is no policy: the last good one stays in force.
+    pub fn refused(&self) {
+        self.refused.one();
+    }
+
+    fn in_force(&self) -> Option<(String, Timestamp)> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The passes that write down what is overdue and delete what has been kept for long enough.
+#[derive(Debug, Default)]
+pub struct SweeperStatus {
+    done: Counter,
+    failed: Counter,
+    lag: Mutex<Option<Duration>>,
+}
+
+impl SweeperStatus {
+    /// A pass is done; the oldest that it left undone has been overdue for so long.
+    pub fn passed(&self, lag: Duration) {
+        self.done.one();
+        *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = Some(lag);
+    }
+
+    /// A pass failed; the next one is the retry.
+    pub fn failed(&self) {
+        self.failed.one();
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        *self.lag.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Answers without an end of their own: rendered as they come, and ended with the credential that they were asked with.
+
+use super::{errors, render};
+use crate::engine::{ApprovalWatch, ApprovalsWatch, EngineError, Seen};
+use crate::proto::{self, watch_approvals_response::Event};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::Status;
+
+/// What a streaming method answers with.
+pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The states of one approval.
+pub(super) fn approval(
+    watch: ApprovalWatch,
+    ended: impl Future<Output = ()> + Send + 'static,
+) -> Answers<proto::WatchApprovalResponse> {
+    until(
+        ended,
+        unfold(watch, |mut watch| async move {
+            let told = watch.next().await?.map_err(refused);
+            let answer =
+                told.map(|approval| proto::WatchApprovalResponse { approval: Some(render::approval(approval)) });
+            Some((answer, watch))
+        }),
+    )
+}
+
+/// What one person sees.
+pub(super) fn approvals(
+    watch: ApprovalsWatch,
+    ended: impl Future<Output = ()> + Send + 'static,
+) -> Answers<proto::WatchApprovalsResponse> {
+    until(
+        ended,
+        unfold(watch, |mut watch| async move {
+            let told = watch.next().await?.map_err(refused);
+            let answer = told.map(|seen| proto::WatchApprovalsResponse {
+                event: Some(match seen {
+                    Seen::Approval(approval) => Event::Approval(render::approval(*approval)),
+                    Seen::SnapshotComplete { left_out } => {
+                        Event::SnapshotComplete(proto::SnapshotComplete { left_out })
+                    }
+                }),
+            });
+            Some((answer, watch))
+        }),
+    )
+}
+
+fn refused(error: EngineError) -> Status {
+    errors::status(&error)
+}
+
+fn until<T: 'static>(
+    ended: impl Future<Output = ()> + Send + 'static,
+    answers: impl Stream<Item = Result<T, Status>> + Send + 'static,
+) -> Answers<T> {
+    Box::pin(Until { ended: Some(Box::pin(ended)), answers: Some(Box::pin(answers)) })
+}
+
+/// Answers until a credential ends; then they are refused, and what they held is let go.
+struct Until<T> {
+    ended: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    answers: Option<Answers<T>>,
+}
+
+impl<T> Stream for Until<T> {
+    type Item = Result<T, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let Some(answers) = &mut this.answers else { return Poll::Ready(None) };
+        // Asked first: nothing more is said to who may not hear it, however much there is.
+        if this.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
+            (this.ended, this.answers) = (None, None);
+            return Poll::Ready(Some(Err(errors::credential_ended())));
+        }
+        let next = answers.as_mut().poll_next(context);
+        if let Poll::Ready(None) = next {
+            (this.ended, this.answers) = (None, None);
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::StreamExt as _;
+    use futures_util::stream::{iter, pending, repeat};
+    use tonic::Code;
+    use tonic_types::StatusExt as _;
+
+    fn is_the_end(status: &Status) -> bool {
+        let reason = status.get_details_error_info().unwrap().reason;
+        status.code() == Code::Unauthenticated && reason == "CREDENTIALS_ENDED"
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_its_credential_though_nothing_happens() {
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let mut answers = until(async { drop(ended.await) }, pending::<Result<(), Status>>());
+        let next = tokio::spawn(async move { (answers.next().await, answers.next().await.is_none()) });
+        tokio::task::yield_now().await;
+        end.send(()).unwrap();
+        let (told, over) = next.await.unwrap();
+        assert!(is_the_end(&told.unwrap().unwrap_err()) && over);
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_its_credential_however_much_there_is_to_say() {
+        let mut answers = until(std::future::ready(()), repeat(()).map(Ok));
+        assert!(is_the_end(&answers.next().await.unwrap().unwrap_err()));
+        assert!(answers.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn answers_that_end_by_themselves_end_well() {
+        let answers = until(std::future::pending(), iter([Ok(1), Ok(2)]));
+        let all: Vec<i32> = answers.map(|answer| answer.unwrap()).collect().await;
+        assert_eq!(all, [1, 2]);
+    }
+}
