@@ -16,6 +16,7 @@ mod streams;
 mod trace;
 
 pub use edge::EdgeLayer;
+use guard::Guard;
 pub use guard::{Doorway, Guarded};
 pub use methods::methods;
 pub(crate) use sparing::Sparing;
@@ -73,7 +74,7 @@ impl Doors {
     }
 
     fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
-        Guard::new(callers.clone(), role, Arc::clone(self.engine.metrics()))
+        Guard::new(callers, role, Arc::clone(self.engine.metrics()))
     }
 
     /// The person that an approver's request speaks for.
