@@ -9,12 +9,12 @@ use std::time::Duration;
 use tonic::{Code, Request};
 
 /// How often the runtime goes around before a call is let go: anywhere between not sent and answered.
-fn turns() -> impl Iterator<Item = u32> {
+pub fn turns() -> impl Iterator<Item = u32> {
     (0..16).chain((16..100).step_by(12)).chain((100..1_000).step_by(300))
 }
 
 /// Lets go of a call after the runtime has gone around so often, wherever the call is then.
-async fn let_go<T>(turns: u32, call: impl Future<Output = T>) -> Option<T> {
+pub async fn let_go<T>(turns: u32, call: impl Future<Output = T>) -> Option<T> {
     let given_up = async {
         for _ in 0..turns {
             tokio::task::yield_now().await;

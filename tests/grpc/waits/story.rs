@@ -159,3 +159,64 @@ async fn of_many_approvals_the_newest_hundred_are_told() {
     let ids: Vec<&String> = resumed.approvals.iter().map(|approval| &approval.id).collect();
     assert_eq!(ids, asked[3..].iter().collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn who_watches_is_told_that_an_approval_went_with_its_wait() {
+    use crate::watching::{all, state};
+    let sidecar = Sidecar::start().await;
+    let wait = sidecar.waiting().await;
+    let (pending, _) = sidecar.ask_in(&wait, email()).await;
+    let mut stream = sidecar.watch(&pending).await;
+    assert_eq!(state(&mut stream).await, pending);
+    sidecar.close_wait(&wait).await.unwrap();
+    let told = all(stream).await;
+    assert_eq!(told, [sidecar.read(&pending).await]);
+    assert_eq!(told[0].state(), ApprovalState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_command_let_go_is_done_whole_or_not_at_all_and_can_be_asked_again() {
+    use crate::gone::{let_go, turns};
+    let mut sidecar = Sidecar::start().await;
+    let opening_in = |turn: u32| {
+        let transcript = format!("transcript-{turn}");
+        let objective = Some(Objective { transcript, id: "input-1".to_owned(), revision: 1 });
+        OpenWaitRequest { objective, expire_after: None, ..opening() }
+    };
+    let mut agent = sidecar.agent();
+    for turn in turns() {
+        let_go(turn, agent.clone().open_wait(opening_in(turn))).await;
+    }
+    let mut waits = Vec::new();
+    for turn in turns() {
+        let wait = agent.open_wait(opening_in(turn)).await.unwrap().into_inner().wait.unwrap();
+        assert_eq!(wait.version, 1);
+        waits.push((turn, wait, new_attempt()));
+    }
+    assert_eq!(sidecar.audit().await.iter().filter(|record| record.kind == "wait.opened").count(), waits.len());
+    for (turn, wait, attempt) in &waits {
+        let_go(*turn, agent.clone().resume_wait(resuming(wait, attempt))).await;
+    }
+    for (_, wait, attempt) in &waits {
+        let resumed = sidecar.resume_wait(wait, attempt).await.unwrap();
+        assert_eq!(resumed.wait.unwrap().version, 2);
+    }
+    for (turn, wait, _) in &waits {
+        let request = CloseWaitRequest {
+            principal: wait.principal.clone(),
+            agent: wait.agent.clone(),
+            wait_id: wait.id.clone(),
+            reason: String::new(),
+        };
+        let_go(*turn, agent.clone().close_wait(request)).await;
+    }
+    sidecar.restart().await;
+    for (_, wait, _) in &waits {
+        let closed = sidecar.close_wait(wait).await.unwrap();
+        assert_eq!((closed.version, closed.state()), (3, WaitState::Closed));
+        let kinds = sidecar.kinds_of_wait(wait).await;
+        let once = ["wait.opened", "wait.resumed", "wait.closed"];
+        let changes: Vec<&String> = kinds.iter().filter(|kind| *kind != "wait.replayed").collect();
+        assert_eq!(changes, once, "{kinds:?}");
+    }
+}
