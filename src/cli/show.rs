@@ -65,6 +65,7 @@ pub(super) fn record(out: &mut dyn Write, layout: Layout, approval: &proto::Appr
         layout.field(out, "objective", &text)?;
     }
     layout.optional(out, "tool definition", &approval.tool_definition_digest)?;
+    layout.optional(out, "wait", &approval.wait_id)?;
     layout.optional(out, "retry of", &approval.retry_of)?;
     layout.field(out, "asked by", &approval.requested_by)?;
     layout.field(out, "asked at", &time(approval.create_time.as_ref()))?;
@@ -437,6 +438,7 @@ mod tests {
             }],
             requested_by: text(),
             execution_id: text(),
+            wait_id: text(),
             retry_of: text(),
             state_reason: text(),
             retried: Some(proto::RetriedExecution { execution_id: text(), state: text(), may_do_twice: true }),

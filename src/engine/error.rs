@@ -6,7 +6,7 @@ use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::secrets::SealError;
-use crate::storage::{OpenLimit, StoreError};
+use crate::storage::{OpenLimit, RefusedWait, StoreError};
 
 /// Why the engine did not do what it was asked to.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub enum EngineError {
     ApprovalUnknown,
     /// There is no such execution for this caller, principal and agent.
     ExecutionUnknown,
+    /// There is no such wait for this caller, principal and agent.
+    WaitUnknown,
+    /// A command on a wait, or a question in it, was refused; the wait as it stands.
+    Wait(Box<RefusedWait>),
     /// The policy denies the invocation.
     PolicyDenied(Box<PolicyAnswer>),
     /// The `request_id` stands for another request.

@@ -10,6 +10,7 @@ mod executions;
 mod in_force;
 mod listing;
 mod request;
+mod waits;
 mod watching;
 
 pub use arguments::WholeArguments;
@@ -20,6 +21,7 @@ pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
 pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
+pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
 pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;

@@ -3,6 +3,8 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod waits;
+
 use super::sparing::Sparing;
 use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
@@ -200,6 +202,10 @@ pub(super) fn status(error: &EngineError) -> Status {
             "execution",
             "there is no such execution for this caller, principal and agent",
         ),
+        EngineError::WaitUnknown => {
+            not_found("WAIT_NOT_FOUND", "wait", "there is no such wait for this caller, principal and agent")
+        }
+        EngineError::Wait(refused) => waits::status(refused),
         EngineError::PolicyDenied(answer) => policy_denied(answer),
         EngineError::RequestIdReused => refusal(
             Code::AlreadyExists,

@@ -4,16 +4,18 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, ExecutionStateName, Outcome, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use crate::metrics::{Metrics, OperationFigures, StoreFailure};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -37,6 +39,10 @@ enum Operation {
     Arguments,
     Executions,
     Record,
+    OpenWait,
+    Wait,
+    ResumeWait,
+    CloseWait,
     Sweep,
     AuditRecords,
     Backlog,
@@ -45,7 +51,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 24] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -61,6 +67,10 @@ impl Operation {
         Self::Arguments,
         Self::Executions,
         Self::Record,
+        Self::OpenWait,
+        Self::Wait,
+        Self::ResumeWait,
+        Self::CloseWait,
         Self::Sweep,
         Self::AuditRecords,
         Self::Backlog,
@@ -86,6 +96,10 @@ impl Operation {
             Self::Arguments => "arguments",
             Self::Executions => "executions",
             Self::Record => "record",
+            Self::OpenWait => "open_wait",
+            Self::Wait => "wait",
+            Self::ResumeWait => "resume_wait",
+            Self::CloseWait => "close_wait",
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
@@ -216,6 +230,31 @@ impl<S: Store> Store for Metered<S> {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.timed(Operation::Record, self.store.record(events)).await
+    }
+
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.timed(Operation::OpenWait, self.store.open_wait(opening)).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        self.timed(Operation::Wait, self.store.wait(id)).await
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.timed(Operation::ResumeWait, self.store.resume_wait(id, resuming)).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.timed(Operation::CloseWait, self.store.close_wait(id, caller, reason)).await
     }
 
     async fn approval_seen_by(

@@ -8,21 +8,24 @@ pub mod changes;
 pub mod metered;
 pub mod sqlite;
 mod sweep;
+mod waits;
 
 #[cfg(test)]
 mod conformance;
 
 pub use sweep::{Retention, Sweep, Swept};
+pub use waits::{OpenedWait, RefusedWait, ResumedWait, WaitRecord, Waited};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, ExecutionStateName, Start};
-use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
+use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
 use changes::Changes;
 use std::fmt;
@@ -176,6 +179,10 @@ pub enum Requested {
     RequestIdReused,
     /// Too many are open. Nothing was recorded.
     LimitReached(OpenLimit),
+    /// There is no such wait of the question's principal and agent.
+    WaitUnknown,
+    /// Its wait does not take it.
+    WaitRefused(Box<RefusedWait>),
 }
 
 /// What a `request_id` stood for.
@@ -281,6 +288,8 @@ pub struct AuditQuery {
     pub approval: Option<ApprovalId>,
     /// Only those about this execution.
     pub execution: Option<ExecutionId>,
+    /// Only those about this wait and what was asked in it.
+    pub wait: Option<WaitId>,
     /// Only those on behalf of this principal.
     pub principal: Option<Identifier>,
     /// Only those written before this position, the last of the page before.
@@ -321,8 +330,9 @@ pub trait Store: Send + Sync + 'static {
     /// The store's time as last read, plus the monotonic time since: for what must not wait for the store.
     fn estimated_time(&self) -> Timestamp;
 
-    /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; overdue approvals
-    /// of the same question are expired first; the same question still open (same caller, every identity but the
+    /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; the wait that it
+    /// names must be of its principal and agent and take it ([`crate::domain::wait::Wait::accepts`]), which bounds the
+    /// approval's deadlines; overdue approvals of the same question are expired first; the same question still open (same caller, every identity but the
     /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
     /// then stands for it; limits are checked; else the approval is made, with its audience, its sealed arguments, its
     /// `request_id` and its audit record.
@@ -398,6 +408,30 @@ pub trait Store: Send + Sync + 'static {
 
     /// Saves a changed execution and its audit records, under the same conditions as [`Store::save_approval`].
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError>;
+
+    /// Opens a wait, in one transaction: the transcript's active wait is read, the domain decides
+    /// ([`Opening::against`]), and what ends or moves on withdraws its approvals.
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError>;
+
+    /// One wait; none if there is none of that id.
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError>;
+
+    /// Lets an agent go on, in one transaction, unless one of the wait's approvals is pending; none if there is no such
+    /// wait. One that is overdue is expired first.
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError>;
+
+    /// Closes a wait and withdraws its approvals, in one transaction; none if there is no such wait. One that is overdue
+    /// is expired instead.
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError>;
 
     /// Writes audit records that go with no other change: refusals.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;

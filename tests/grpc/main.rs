@@ -45,6 +45,7 @@ mod steps;
 mod story;
 mod sweeping;
 mod tenants;
+mod waits;
 mod watching;
 mod wire;
 mod withdraw;

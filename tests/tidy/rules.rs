@@ -20,7 +20,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto", "metrics"]),
     // The one file in which failures meet gRPC names every failure there is.
-    ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
+    ("service::errors", &["storage::StoreError", "storage::OpenLimit", "storage::RefusedWait"]),
     ("address", &[]),
     ("client", &["proto", "address"]),
     ("config", &["config", "auth", "domain", "address"]),

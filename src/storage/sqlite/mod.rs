@@ -4,7 +4,7 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `listing`, `sweeps`: the statements
+//! - `writes`, `reads`, `listing`, `sweeps`, `waits`: the statements
 //! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
@@ -23,6 +23,7 @@ mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
+mod waits;
 mod writer;
 mod writes;
 
@@ -35,7 +36,8 @@ pub use writer::Statistics;
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WithArguments,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -43,9 +45,10 @@ use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
 use presence::Presence;
 use sqlx::error::ErrorKind;
@@ -376,6 +379,38 @@ impl Store for SqliteStore {
 
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
         self.write(writes::SaveExecution { change, expected }).await
+    }
+
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.write(waits::OpenWait(opening)).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                waits::wait(&mut transaction, id, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.write(waits::ResumeWait { id, resuming }).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

@@ -54,8 +54,8 @@ async fn what_was_asked_before_any_were_kept_is_open_without_them_and_its_secret
     schema::migrate(&mut connection, &schema::MIGRATIONS[..1], START, Path::new("v1")).await.unwrap_or_else(fault);
     query("INSERT INTO keys VALUES ('00aa', 'check', 0)").execute(&mut connection).await.unwrap();
     let open_id = crate::storage::conformance::approval_id();
-    let pending = Approval::ask(open_id, question(), START).next;
-    let closed = Approval::ask(crate::storage::conformance::approval_id(), question_about("closed"), START).next;
+    let pending = Approval::ask(open_id, question(), None, START).next;
+    let closed = Approval::ask(crate::storage::conformance::approval_id(), question_about("closed"), None, START).next;
     let Commanded::Changed(cancelled) = closed.cancel(&id("runner"), None, START).unwrap() else { panic!() };
     for approval in [&pending, &cancelled.next] {
         writes::insert_approval(&mut connection, approval, &mut Touched::default()).await.unwrap();
