@@ -29,7 +29,6 @@ use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
 use fields::Violations;
-use guard::Guard;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
