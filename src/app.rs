@@ -199,6 +199,7 @@ async fn serve(
         until(health_ended),
     ));
     let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    observe::sweeper(&metrics, &sweeper);
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));

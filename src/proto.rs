@@ -35,8 +35,8 @@ redacted_debug!(
     AuditRecord,
     ReportOutcomeRequest,
     Execution,
-    GetApprovalArgumentsResponse,
     Wait,
     OpenWaitRequest,
     CloseWaitRequest,
+    GetApprovalArgumentsResponse,
 );

@@ -2,6 +2,7 @@
 //! fingerprint of what was shown.
 
 mod json;
+mod watch;
 
 use super::exit::Exit;
 use super::remote::{Connection, Refused, block_on};
@@ -47,6 +48,8 @@ enum Command {
     Approve(DecideCommand),
     /// Denies one.
     Deny(DecideCommand),
+    /// Tells what is open, and then each change as it comes.
+    Watch(watch::WatchCommand),
 }
 
 #[derive(Args, Debug)]
@@ -111,7 +114,7 @@ struct Door<'a> {
 pub(super) fn run(command: &ApprovalsCommand, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Exit> {
     let to_be_asked = match &command.command {
         Command::Approve(decide) | Command::Deny(decide) => !decide.yes,
-        Command::List(_) | Command::Show(_) => false,
+        Command::List(_) | Command::Show(_) | Command::Watch(_) => false,
     };
     if to_be_asked && !io::stdin().is_terminal() {
         writeln!(err, "there is no terminal to ask at: look with `approvals show`, then decide with --yes")?;
@@ -132,6 +135,7 @@ pub(super) fn run(command: &ApprovalsCommand, out: &mut dyn Write, err: &mut dyn
             Command::Show(show) => door.show(show, out).await,
             Command::Approve(decide) => door.decide(decide, Verdict::Approve, out, err).await,
             Command::Deny(decide) => door.decide(decide, Verdict::Deny, out, err).await,
+            Command::Watch(watch) => door.watch(watch, out, err).await,
         }
     })?;
     match done {

@@ -8,6 +8,7 @@ use crate::domain::limits;
 use crate::domain::policy::Policy;
 use crate::domain::wait::{Opening, Resuming};
 use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
+use crate::metrics::{Watcher, Watching};
 use crate::proto::agent_service_server::AgentService;
 use crate::proto::{self, batch_evaluate_result};
 use std::sync::Arc;
@@ -51,7 +52,9 @@ impl AgentService for Doors {
         let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
         let (principal, agent, id) = violations.and(named)?;
         let watch = self.engine.watch_approval(&caller, &principal, &agent, id).await;
-        Ok(Response::new(streams::approval(watch.map_err(|error| errors::status(&error))?, ended)))
+        let watch = watch.map_err(|error| errors::status(&error))?;
+        let watching = Watching::begin(self.engine.metrics(), Watcher::Agent);
+        Ok(Response::new(streams::approval(watch, watching, ended)))
     }
 
     async fn evaluate(

@@ -4,6 +4,7 @@ use super::fields::Violations;
 use super::{Doors, credential_ended, errors, render, streams, to_the_end};
 use crate::domain::approval::{Answer, StateName, Verdict};
 use crate::domain::limits;
+use crate::metrics::{Watcher, Watching};
 use crate::proto;
 use crate::proto::approver_service_server::ApproverService;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl ApproverService for Doors {
         let states = states(&mut violations, &request.get_ref().states);
         violations.finish()?;
         let watch = self.engine.watch_approvals(person, &states).map_err(|error| errors::status(&error))?;
-        Ok(Response::new(streams::approvals(watch, ended)))
+        let watching = Watching::begin(self.engine.metrics(), Watcher::Approver);
+        Ok(Response::new(streams::approvals(watch, watching, ended)))
     }
 
     async fn list_approvals(

@@ -241,14 +241,8 @@ pub(super) fn status(error: &EngineError) -> Status {
             vec![("page_token".to_owned(), "was not made for this query".to_owned())],
         ),
         EngineError::TooManyWatchers { per_caller, most } => too_many_watchers(*per_caller, *most),
-        EngineError::WatchTooSlow => watch_again(
-            "WATCH_TOO_SLOW",
-            "what there was to tell was not taken in time: watch again, which begins with what is so then",
-        ),
-        EngineError::WatchInterrupted => watch_again(
-            "WATCH_INTERRUPTED",
-            "some changes can no longer be told: watch again, which begins with what is so then",
-        ),
+        EngineError::WatchTooSlow => watch_again("WATCH_TOO_SLOW", "what there was to tell was not taken in time"),
+        EngineError::WatchInterrupted => watch_again("WATCH_INTERRUPTED", "some changes can no longer be told"),
     }
 }
 
@@ -351,9 +345,10 @@ fn too_many_watchers(per_caller: bool, most: usize) -> Status {
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
-fn watch_again(reason: &str, message: &str) -> Status {
+fn watch_again(reason: &str, what: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, Metadata::new());
     details.set_retry_info(Some(RETRY_RACE));
+    let message = format!("{what}: watch again, which begins with what is so then");
     Status::with_error_details(Code::Unavailable, message, details)
 }
 

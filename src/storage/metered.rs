@@ -37,13 +37,12 @@ enum Operation {
     Execution,
     SaveExecution,
     Arguments,
+    Executions,
+    Record,
     OpenWait,
     Wait,
     ResumeWait,
     CloseWait,
-    ExpireWaits,
-    Executions,
-    Record,
     Sweep,
     AuditRecords,
     Backlog,
@@ -52,7 +51,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 24] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -66,13 +65,12 @@ impl Operation {
         Self::Execution,
         Self::SaveExecution,
         Self::Arguments,
+        Self::Executions,
+        Self::Record,
         Self::OpenWait,
         Self::Wait,
         Self::ResumeWait,
         Self::CloseWait,
-        Self::ExpireWaits,
-        Self::Executions,
-        Self::Record,
         Self::Sweep,
         Self::AuditRecords,
         Self::Backlog,
@@ -96,13 +94,12 @@ impl Operation {
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
             Self::Arguments => "arguments",
+            Self::Executions => "executions",
+            Self::Record => "record",
             Self::OpenWait => "open_wait",
             Self::Wait => "wait",
             Self::ResumeWait => "resume_wait",
             Self::CloseWait => "close_wait",
-            Self::ExpireWaits => "expire_waits",
-            Self::Executions => "executions",
-            Self::Record => "record",
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
@@ -235,26 +232,6 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Record, self.store.record(events)).await
     }
 
-    async fn approval_seen_by(
-        &self,
-        id: ApprovalId,
-        viewer: Viewer<'_>,
-    ) -> Result<Loaded<Option<Approval>>, StoreError> {
-        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
-    }
-
-    async fn arguments_seen_by(
-        &self,
-        id: ApprovalId,
-        viewer: Viewer<'_>,
-    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
-        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
-    }
-
-    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
-        self.timed(Operation::Keys, self.store.keys_in_use()).await
-    }
-
     async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
         self.timed(Operation::OpenWait, self.store.open_wait(opening)).await
     }
@@ -280,16 +257,28 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::CloseWait, self.store.close_wait(id, caller, reason)).await
     }
 
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
-        self.timed(Operation::ExpireWaits, self.store.expire_waits(limit)).await
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
     }
 
     async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
         self.timed(Operation::Executions, self.store.executions(query)).await
-    }
-
-    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
@@ -298,6 +287,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

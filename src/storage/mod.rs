@@ -433,10 +433,6 @@ pub trait Store: Send + Sync + 'static {
         reason: Option<&str>,
     ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError>;
 
-    /// Expires at most `limit` waits whose time is over, longest overdue first, with all of their approvals that are still
-    /// in the table as open, in one transaction. Answers how many it expired: fewer than `limit` means that none is left.
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError>;
-
     /// Writes audit records that go with no other change: refusals.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
 

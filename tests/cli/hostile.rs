@@ -161,6 +161,17 @@ fn what_a_sidecar_sends_is_neutralised_once_more_and_json_loses_nothing() {
 }
 
 #[test]
+fn what_a_sidecar_tells_is_neutralised_and_its_refusal_ends_it() {
+    let liar = Liar::default();
+    for ran in approvals(&liar, &[&["watch"], &["watch", "--json"]]) {
+        assert_eq!(ran.code, 1, "{ran:?}");
+        harmless(&ran.out);
+        harmless(&ran.err);
+        assert!(ran.out.contains("owned"), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_decision_carries_the_fingerprint_that_was_shown() {
     let liar = Liar::default();
     approvals(&liar, &[&["approve", "x", "--yes", "--as", "dana", "--reason", "fine"]]);

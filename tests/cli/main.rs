@@ -18,6 +18,7 @@ mod socket;
 mod support;
 mod terminal;
 mod traces;
+mod watch;
 
 use support::run;
 

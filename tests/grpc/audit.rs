@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use crate::moves::*;
-use countersign::domain::audit::AuditKind;
+use countersign::domain::audit::{AuditKind, AuditedEvaluations};
 use countersign::proto::*;
 use countersign::storage::AuditQuery;
 use std::collections::BTreeSet;
@@ -101,6 +101,7 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     let press = Invocation { arguments_json: r#"{"to":"SENTINEL@press.example"}"#.to_owned(), ..email() };
     refused(sidecar.request(press).await, Code::PermissionDenied, "POLICY_DENIED");
     let read = Invocation { arguments_json: arguments.to_owned(), ..fetch() };
+    sidecar.evaluate(read.clone()).await.unwrap();
     let attempt = new_attempt();
     sidecar.attempt("", &attempt, read.clone()).await.unwrap();
     assert!(sidecar.attempt("", &attempt, read).await.unwrap().replayed);
@@ -118,8 +119,10 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
 
 #[tokio::test]
 async fn every_kind_appears_with_its_facts() {
-    let sidecar = Sidecar::start().await;
+    let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
     everything(&sidecar).await;
+    let waiting = "countersign_evaluation_audit_waiting";
+    crate::metrics::until(&sidecar, "the evaluation is written", |page| page.value(waiting) == 0.0).await;
     let records = sidecar.audit().await;
     let kinds: BTreeSet<&str> = records.iter().map(|record| record.kind.as_str()).collect();
     // Those of waits have a test of their own.
@@ -153,14 +156,21 @@ async fn every_kind_appears_with_its_facts() {
             _ => "runtime",
         };
         assert_eq!(record.caller, caller, "{}", record.kind);
-        let asks_policy =
-            ["approval.requested", "request.refused", "approval.consumed", "execution.started", "consume.refused"];
+        let asks_policy = [
+            "approval.requested",
+            "request.refused",
+            "approval.consumed",
+            "execution.started",
+            "consume.refused",
+            "evaluation.decided",
+        ];
         if asks_policy.contains(&record.kind.as_str()) {
             assert_eq!(record.policy_revision, revision, "{}", record.kind);
         }
-        let without_approval = ["request.refused", "execution.started", "consume.replayed", "execution.timed_out"]
-            .contains(&record.kind.as_str())
-            || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let without_approval =
+            ["request.refused", "execution.started", "consume.replayed", "execution.timed_out", "evaluation.decided"]
+                .contains(&record.kind.as_str())
+                || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
         let with_approval = !without_approval;
         assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
         let with_execution =

@@ -7,6 +7,7 @@ use countersign::config::Config;
 use countersign::proto::*;
 use countersign::secrets::ServerSecret;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tonic::Code;
 
 /// The first secret of every sidecar of the harness.
@@ -107,6 +108,21 @@ async fn a_secret_is_removed_once_nothing_needs_it_and_not_before() {
     sidecar.still_tells_the_story().await;
     // What was retired is no stranger when it comes back beside the others.
     restart(&mut sidecar, &["new.secret", FIRST]).await.unwrap();
+}
+
+#[tokio::test]
+async fn erasing_frees_the_secret_by_itself() {
+    let mut sidecar = Sidecar::start().await;
+    sidecar.ask(email()).await;
+    new_secret(&sidecar, "new.secret");
+    restart(&mut sidecar, &["new.secret", FIRST]).await.unwrap();
+    // Nobody answers; a day after its deadline nothing of it is kept in clear or sealed.
+    sidecar.advance(Duration::from_secs(25 * 60 * 60));
+    restart(&mut sidecar, &["new.secret"]).await.unwrap_err();
+    restart(&mut sidecar, &["new.secret", FIRST]).await.unwrap();
+    sidecar.sweep().await;
+    restart(&mut sidecar, &["new.secret"]).await.unwrap();
+    sidecar.still_tells_the_story().await;
 }
 
 async fn next_approval(sidecar: &Sidecar, conversation: &str) -> String {

@@ -6,6 +6,7 @@ use crate::outages::{intruder, run};
 use countersign::domain::canonical::{Limits, MAX_BYTES, Top, canonicalise};
 use countersign::proto::*;
 use sqlx::{Connection as _, Row as _};
+use std::time::Duration;
 use tonic::{Code, Status};
 
 const SECRETS: &str = r#"{"to":"a@example.com","password":"SENTINEL-MASKED","n":9007199254740993,"t":[1.0,1e2]}"#;
@@ -144,7 +145,8 @@ async fn they_are_there_whatever_became_of_the_approval_until_they_are_erased() 
     let (approval, token) = sidecar.approved(secrets_in("erased")).await;
     sidecar.consume(&token, secrets_in("erased")).await.unwrap();
     assert_eq!(sidecar.arguments_for("olga", &approval.id).await.unwrap().arguments_json, SECRETS_CANONICAL);
-    erase(&sidecar, &approval.id).await;
+    sidecar.advance(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(sidecar.sweep().await.erased, 1);
     let refusal = sidecar.arguments_for("olga", &approval.id).await;
     let status = refused(refusal, Code::FailedPrecondition, "ARGUMENTS_ERASED");
     assert_eq!(told(&status, "approval_id"), approval.id);

@@ -7,6 +7,7 @@ use crate::domain::decision::{Decision, PolicyAnswer, PolicyReason};
 use crate::domain::execution::ExecutionState;
 use crate::domain::invocation::Subject;
 use crate::domain::requirement::Requirement;
+use crate::storage::AuditQuery;
 use std::collections::BTreeMap;
 
 /// Rounds of cases; each asks as many questions at once as there are phases in it.
@@ -62,6 +63,90 @@ pub(in super::super) async fn the_statement_and_why_not_agree(fixture: Fixture) 
     ] {
         assert!(seen.get(kind).is_some_and(|count| *count >= 5), "too few of {kind}: {seen:?}");
     }
+}
+
+/// Many at once, of few approvals and attempts, so that they meet in one commit and stand in each other's way.
+pub(in super::super) async fn many_at_once_and_why_not_agree(fixture: Fixture) {
+    let seed = 30_112_026;
+    let fixture = Arc::new(fixture);
+    let mut random = Random::seeded(seed);
+    let mut earlier: Vec<Execution> = Vec::new();
+    let (mut passed, mut refused, mut late) = (0, 0, 0);
+    for round in 0..60 {
+        let prepared = prepare(&fixture, &mut random, round, &mut earlier).await;
+        let few = 1 + random.below(8);
+        let mut calls: Vec<(Start, Accepting, bool)> = Vec::new();
+        for _ in 0..2 + random.below(40) {
+            let approval = random.pick(&prepared[..few]).clone();
+            let mut start = some_attempt(&mut random, &approval, &earlier);
+            if !calls.is_empty() && random.one_in(4) {
+                start.attempt = random.pick(&calls).0.attempt;
+            }
+            let today = some_policy(&mut random, &approval);
+            let attempted =
+                Attempted { approval: start.approval, subject: &start.subject, retry_of: None, today: &today };
+            let facts = fixture.store.consume_facts(start.approval, &attempt_key(&start), None).await.unwrap();
+            let why = why_not(&facts.row, &attempted, |_| true, facts.now);
+            let accepting = match (&today.decision, &why) {
+                // Where today's policy denies, no statement runs.
+                (Decision::Deny, _) => continue,
+                (Decision::Allow, _) => Accepting::AnyRequirement,
+                (Decision::ConfirmationRequired(_), WhyNot::MeetsToday { version }) => Accepting::Version(*version),
+                (Decision::ConfirmationRequired(requirement), _) => Accepting::Digest(requirement.digest()),
+            };
+            calls.push((start, accepting, matches!(why, WhyNot::Nothing | WhyNot::MeetsToday { .. })));
+        }
+        let tasks: Vec<_> = calls
+            .iter()
+            .cloned()
+            .map(|(start, accepting, _)| {
+                let fixture = Arc::clone(&fixture);
+                tokio::spawn(async move { fixture.store.consume(start, accepting).await.unwrap() })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for task in tasks {
+            answers.push(task.await.unwrap());
+        }
+        for (number, ((start, _, alone), answer)) in calls.iter().zip(&answers).enumerate() {
+            let context = format!("seed {seed}, round {round}, call {number}: {start:?}");
+            let won_by = |other: &Start| other.approval == start.approval || attempt_key(other) == attempt_key(start);
+            let winners =
+                calls.iter().zip(&answers).filter(|((other, ..), won)| won.is_some() && won_by(other)).count();
+            if let Some(execution) = answer {
+                assert!(*alone, "what is refused alone is refused among others: {context}");
+                assert_eq!(winners, 1, "one wins: {context}");
+                let retried = match execution.retry_of {
+                    Some(id) => fixture.store.execution(id).await.unwrap().row,
+                    None => None,
+                };
+                let expected = start.clone().at(retried.as_ref(), fixture.now());
+                assert_is_written(&fixture, &expected).await;
+                assert_eq!(*execution, expected.next, "{context}");
+                passed += 1;
+            } else if *alone {
+                assert!(winners > 0, "somebody else was first: {context}");
+                late += 1;
+            } else {
+                refused += 1;
+            }
+        }
+        earlier.extend(answers.into_iter().flatten());
+        if random.one_in(2) && !earlier.is_empty() {
+            settle_one(&fixture, &mut random, &mut earlier).await;
+        }
+    }
+    assert!(passed > 60 && refused > 300 && late > 100, "{passed} {refused} {late}");
+}
+
+/// Checks that a start stands in the table as the domain made it, with its record.
+async fn assert_is_written(fixture: &Fixture, change: &Change<Execution>) {
+    let stored = fixture.store.execution(change.next.id).await.unwrap().row;
+    assert_eq!(stored.as_ref(), Some(&change.next));
+    let query = AuditQuery { execution: Some(change.next.id), limit: 10, ..AuditQuery::default() };
+    let records = fixture.store.audit_records(query).await.unwrap().row;
+    let first: Vec<_> = records.into_iter().rev().take(1).map(|record| record.event).collect();
+    assert_eq!(first, change.events);
 }
 
 pub(in super::super) async fn the_statement_without_a_token_and_why_not_agree(fixture: Fixture) {
@@ -169,7 +254,9 @@ async fn one_case(
     match &why {
         WhyNot::Nothing => {
             let execution = passed.unwrap_or_else(|| panic!("the statement found something: {context}"));
-            assert_eq!(execution, start.clone().at(facts.row.retried.as_ref(), facts.now).next, "{context}");
+            let expected = start.clone().at(facts.row.retried.as_ref(), facts.now);
+            assert_is_written(fixture, &expected).await;
+            assert_eq!(execution, expected.next, "{context}");
             earlier.push(execution);
         }
         WhyNot::MeetsToday { version } => {

@@ -138,6 +138,7 @@ macro_rules! promises {
             durability::time_is_not_before_any_row,
             durability::a_closed_store_answers_unavailable,
             agreement::the_statement_and_why_not_agree,
+            agreement::many_at_once_and_why_not_agree,
             agreement::the_statement_without_a_token_and_why_not_agree,
         }
     };

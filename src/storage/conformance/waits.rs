@@ -7,7 +7,7 @@ use crate::domain::ids::{AttemptId, WaitId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::limits;
 use crate::domain::wait::{Ending, Opening, Resuming, Wait, WaitRefusal, WaitState, WaitStateName};
-use crate::storage::{AuditQuery, OpenedWait, RefusedWait, ResumedWait, WaitRecord};
+use crate::storage::{AuditQuery, OpenedWait, RefusedWait, ResumedWait, Sweep, WaitRecord};
 use uuid::Uuid;
 
 const LASTS: Duration = Duration::from_secs(3_600);
@@ -92,6 +92,10 @@ impl Fixture {
         let revoked = self.save(commanded, revoked.version).await;
         let (consumed, _) = self.consumed(question_in(wait, "consumed")).await;
         vec![pending, approved, denied, cancelled, revoked, consumed]
+    }
+
+    async fn sweep_waits(&self, limit: u32) -> u32 {
+        self.store.sweep(Sweep::ExpireWaits, limit).await.unwrap().rows
     }
 
     async fn kinds_of(&self, wait: &Wait) -> Vec<AuditKind> {
@@ -337,7 +341,7 @@ pub(in super::super) async fn an_overdue_wait_is_expired_by_whoever_comes_first(
         question.subject.principal = id(first);
         let pending = fixture.ask(question.clone()).await;
         fixture.advance_to(wait.expire_time.minus(TICK));
-        assert_eq!(fixture.store.expire_waits(10).await.unwrap(), 0);
+        assert_eq!(fixture.sweep_waits(10).await, 0);
         assert_eq!(fixture.record_of(&wait).await.pending, 1);
         fixture.advance_to(wait.expire_time.plus(TICK));
         let stands = fixture.record_of(&wait).await;
@@ -358,14 +362,14 @@ pub(in super::super) async fn an_overdue_wait_is_expired_by_whoever_comes_first(
                 };
                 assert_eq!(refused.refusal, WaitRefusal::Over(WaitStateName::Expired));
             }
-            _ => assert_eq!(fixture.store.expire_waits(10).await.unwrap(), 1),
+            _ => assert_eq!(fixture.sweep_waits(10).await, 1),
         }
         let ended = fixture.record_of(&wait).await.wait;
         assert_eq!(ended, wait.clone().as_of(fixture.now()), "{first}");
         assert_eq!(fixture.approval(pending.id).await, pending.as_of(fixture.now()), "{first}");
         let kinds = fixture.kinds_of(&wait).await;
         assert_eq!(kinds.iter().filter(|kind| **kind == AuditKind::WaitExpired).count(), 1, "{first}");
-        assert_eq!(fixture.store.expire_waits(10).await.unwrap(), 0, "{first}");
+        assert_eq!(fixture.sweep_waits(10).await, 0, "{first}");
         assert_eq!(fixture.kinds_of(&wait).await, kinds);
     }
 }
@@ -377,9 +381,9 @@ pub(in super::super) async fn waits_expire_a_few_at_a_time_the_longest_overdue_f
         waits.push(fixture.waiting(Opening { principal: id(&format!("p-{number}")), expire_after, ..opening() }).await);
     }
     fixture.advance_to(waits[4].expire_time);
-    assert_eq!(fixture.store.expire_waits(0).await.unwrap(), 0);
+    assert_eq!(fixture.sweep_waits(0).await, 0);
     for (expired, total) in [(2, 2), (2, 4), (1, 5), (0, 5)] {
-        assert_eq!(fixture.store.expire_waits(2).await.unwrap(), expired);
+        assert_eq!(fixture.sweep_waits(2).await, expired);
         for (number, wait) in waits.iter().enumerate() {
             let state = fixture.record_of(wait).await.wait.state.name();
             assert_eq!(state == WaitStateName::Expired, number < total, "{number} of {total}");
@@ -398,8 +402,8 @@ pub(in super::super) async fn a_question_and_the_end_of_its_wait_do_not_miss_eac
                 let new = NewApproval {
                     id: approval_id(),
                     question,
-                    request: None,
                     arguments: sealed_arguments(),
+                    request: None,
                     limits: NO_LIMITS,
                 };
                 tokio::spawn(async move { store.request(new).await.unwrap().row })

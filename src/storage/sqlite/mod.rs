@@ -4,8 +4,9 @@
 //! - `presence`: whether the file is still where it was
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
-//! - `writes`, `reads`, `listing`, `sweeps`: the statements
-//! - `sealed`, `waits`: those of sealed arguments, and of waits
+//! - `checkpoints`: from the log into the file, beside the writer
+//! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -13,6 +14,8 @@
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
 //! began. No statement's text or file's name leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod checkpoints;
+mod consuming;
 mod listing;
 mod open;
 mod presence;
@@ -50,6 +53,8 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
+use checkpoints::Log;
+use consuming::Consume;
 use presence::Presence;
 use sqlx::error::ErrorKind;
 use sqlx::pool::PoolConnection;
@@ -84,6 +89,8 @@ pub struct SqliteOptions {
     pub statement_timeout: Duration,
     /// How long an operation waits for its commit, after which it may still succeed. Default: 10 s.
     pub write_timeout: Duration,
+    /// Pages of the log, of 4 KiB, after which it is moved into the database. Default: 4,096.
+    pub log_pages: u32,
     /// Writes that may wait; more wait for a place. Default: 1,024.
     pub queue: usize,
 }
@@ -100,6 +107,7 @@ impl SqliteOptions {
             acquire_timeout: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(10),
+            log_pages: 4_096,
             queue: 1_024,
         }
     }
@@ -159,6 +167,7 @@ impl SqliteStore {
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
             presence,
+            log: Log::of(options.log_pages),
             guard: lock,
         });
         Ok(Self {
@@ -331,7 +340,7 @@ impl Store for SqliteStore {
     async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError> {
         // Without an approval there is nothing to use up, and nothing may run.
         let Some(approval) = start.approval else { return Ok(None) };
-        self.write(writes::Consume { start, approval, accepting }).await
+        self.writer()?.consume(Consume { start, approval, accepting }).await
     }
 
     async fn start(&self, start: Start) -> Result<Option<Execution>, StoreError> {
@@ -411,10 +420,6 @@ impl Store for SqliteStore {
         reason: Option<&str>,
     ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
         self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
-    }
-
-    async fn expire_waits(&self, limit: u32) -> Result<u32, StoreError> {
-        self.write(waits::ExpireWaits { limit }).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

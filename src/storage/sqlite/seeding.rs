@@ -1,10 +1,11 @@
 //! For measurements, and no part of the store's contract: filling a table fast, and running the writer's statements without
 //! the writer.
 
+use super::consuming::Consume;
 use super::open::{self, FileLock, OpenError};
 use super::time::StoreTime;
 use super::writer::Write;
-use super::writes::{Consume, Touch};
+use super::writes::Touch;
 use super::{SqliteOptions, SqliteStore};
 use crate::domain::execution::Start;
 use crate::domain::fingerprint::{ArgumentsDigest, Fingerprint};
@@ -41,8 +42,8 @@ const COPY_DECISIONS: &str = "INSERT INTO approval_decisions
     (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
     SELECT copies.value ->> 0, sequence, person, groups, as_owner, verdict, reason, caller, decide_time
     FROM json_each($2) copies CROSS JOIN approval_decisions WHERE approval_id = $1";
-const COPY_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time)
-    SELECT copies.value ->> 0, kind, name, state, create_time
+const COPY_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
+    SELECT copies.value ->> 0, kind, name, state, create_time, open_until
     FROM json_each($2) copies CROSS JOIN approval_audience WHERE approval_id = $1";
 
 /// What a copy of an approval has of its own; all else is its template's.

@@ -204,33 +204,25 @@ impl Write for CloseWait {
     }
 }
 
-/// See `Store::expire_waits`.
-pub(super) struct ExpireWaits {
-    pub(super) limit: u32,
-}
-
-#[async_trait]
-impl Write for ExpireWaits {
-    type Answer = u32;
-
-    async fn run(
-        &self,
-        connection: &mut SqliteConnection,
-        now: Timestamp,
-        touched: &mut Touched,
-    ) -> Result<u32, StoreError> {
-        let overdue =
-            query(OVERDUE_WAITS).bind(now.micros()).bind(i64::from(self.limit)).fetch_all(&mut *connection).await?;
-        let mut expired = 0;
-        for row in &overdue {
-            let id = rows::wait_id(row)?;
-            let wait = by_id(connection, id).await?.ok_or_else(|| corrupt(id))?;
-            let change = wait.expired(now).ok_or_else(|| corrupt(id))?;
-            write_wait(connection, &change, wait.version, now, touched).await?;
-            expired += 1;
-        }
-        Ok(expired)
+/// Expires at most `limit` waits whose time is over, longest overdue first, with all of their approvals that still stand in
+/// the table as open: how many, and when the first of them was over.
+pub(super) async fn expire(
+    connection: &mut SqliteConnection,
+    limit: u32,
+    now: Timestamp,
+    touched: &mut Touched,
+) -> Result<(u32, Option<Timestamp>), StoreError> {
+    let overdue = query(OVERDUE_WAITS).bind(now.micros()).bind(i64::from(limit)).fetch_all(&mut *connection).await?;
+    let (mut expired, mut first) = (0, None);
+    for row in &overdue {
+        let id = rows::wait_id(row)?;
+        let wait = by_id(connection, id).await?.ok_or_else(|| corrupt(id))?;
+        let change = wait.expired(now).ok_or_else(|| corrupt(id))?;
+        write_wait(connection, &change, wait.version, now, touched).await?;
+        first = first.or(Some(wait.expire_time));
+        expired += 1;
     }
+    Ok((expired, first))
 }
 
 pub(super) async fn by_id(connection: &mut SqliteConnection, id: WaitId) -> Result<Option<Wait>, StoreError> {

@@ -4,9 +4,12 @@
 //! fails, the batch is undone and each write runs alone, so that none fails for its neighbours. Where a commit fails, it
 //! is not known what is on the disk: everyone in it is told so, and the connection is made anew.
 
+use super::checkpoints::{self, Log};
+use super::consuming::{Consume, consume_all};
 use super::presence::Presence;
 use super::time::StoreTime;
 use crate::domain::audit::AuditKind;
+use crate::domain::execution::Execution;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use crate::storage::changes::{Feed, Touched};
@@ -101,10 +104,10 @@ impl Counters {
     fn committed(&self, writes: u64, touched: &Touched) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes, Ordering::Relaxed);
-        for kind in touched.records() {
+        for (kind, number) in touched.records() {
             let place = AuditKind::ALL.iter().position(|known| known == kind);
             if let Some(count) = place.and_then(|place| self.records.get(place)) {
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(*number, Ordering::Relaxed);
             }
         }
     }
@@ -113,7 +116,7 @@ impl Counters {
 /// The way to the writer.
 #[derive(Clone, Debug)]
 pub(super) struct WriterHandle {
-    queue: mpsc::Sender<Box<dyn Waiting>>,
+    queue: mpsc::Sender<Queued>,
     acquire_timeout: Duration,
     write_timeout: Duration,
 }
@@ -122,7 +125,20 @@ impl WriterHandle {
     /// Hands over a write and waits for its commit.
     pub(super) async fn write<W: Write>(&self, write: W) -> Result<W::Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let waiting = Box::new(Pending { write, answer: None, reply });
+        self.wait(Queued::Other(Box::new(Pending { write, answer: None, reply })), answer).await
+    }
+
+    /// Hands over a consumption, which is run together with all others that wait, and waits for its commit.
+    pub(super) async fn consume(&self, write: Consume) -> Result<Option<Execution>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.wait(Queued::Consume(Box::new(Pending { write, answer: None, reply })), answer).await
+    }
+
+    async fn wait<A>(
+        &self,
+        waiting: Queued,
+        answer: oneshot::Receiver<Result<A, StoreError>>,
+    ) -> Result<A, StoreError> {
         match tokio::time::timeout(self.acquire_timeout, self.queue.reserve()).await {
             Ok(Ok(place)) => place.send(waiting),
             Ok(Err(_)) => return Err(unavailable("the writer has ended")),
@@ -147,6 +163,7 @@ pub(super) struct WriterSettings<G> {
     pub(super) acquire_timeout: Duration,
     pub(super) write_timeout: Duration,
     pub(super) presence: Presence,
+    pub(super) log: Log,
     pub(super) guard: G,
 }
 
@@ -155,46 +172,25 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
     let (queue, mut waiting) = mpsc::channel(settings.queue);
     let handle =
         WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
-    let WriterSettings { options, connection, time, counters, feed, presence, guard, .. } = settings;
-    let presence = Arc::new(presence);
+    let WriterSettings { options, connection, time, counters, feed, presence, log, guard, .. } = settings;
     let task = tokio::spawn(async move {
-        let mut writer = Writer {
-            options: options.clone(),
-            connection: Some(connection),
-            presence: Arc::clone(&presence),
-            time,
-            counters,
-            feed: feed.clone(),
-        };
+        let checkpoints = checkpoints::spawn(options.clone(), log.clone());
+        let mut writer = Writer { options, connection: Some(connection), presence, time, counters, feed, log };
         loop {
             let mut batch = Vec::new();
             if waiting.recv_many(&mut batch, BATCH).await == 0 {
                 break;
             }
-            let (time, counters) = (Arc::clone(&writer.time), Arc::clone(&writer.counters));
-            // In a task of its own, a panic ends one batch (whose callers are told) and not the writer.
-            let done = tokio::spawn(async move {
-                writer.settle(batch).await;
-                writer
-            });
-            writer = match done.await {
-                Ok(writer) => writer,
-                Err(error) if error.is_panic() => {
-                    tracing::error!("a write panicked; its batch is undone");
-                    counters.reconnects.fetch_add(1, Ordering::Relaxed);
-                    feed.missed();
-                    Writer {
-                        options: options.clone(),
-                        connection: None,
-                        presence: Arc::clone(&presence),
-                        time,
-                        counters,
-                        feed: feed.clone(),
-                    }
-                }
-                Err(_) => return,
-            };
+            // A panic ends one batch (whose callers are told) and not the writer.
+            if AssertUnwindSafe(writer.settle(batch)).catch_unwind().await.is_err() {
+                tracing::error!("a write panicked; its batch is undone");
+                writer.connection = None;
+                writer.counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                writer.feed.missed();
+            }
         }
+        // The last connection to close moves the log into the file, and that is the writer's.
+        checkpoints.end().await;
         if let Some(connection) = writer.connection.take()
             && let Err(error) = connection.close().await
         {
@@ -203,6 +199,24 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
         drop(guard);
     });
     (handle, task)
+}
+
+/// What waits for the writer. What waits together has no order of its own: nobody has been told of any of it.
+enum Queued {
+    /// A consumption.
+    Consume(Box<Pending<Consume>>),
+    /// Anything else.
+    Other(Box<dyn Waiting>),
+}
+
+impl Queued {
+    /// Gives the kept answer, or `failure` in its place.
+    fn answer(self, failure: Option<&str>) {
+        match self {
+            Self::Consume(waiting) => waiting.answer(failure),
+            Self::Other(waiting) => waiting.answer(failure),
+        }
+    }
 }
 
 /// A write with whoever waits for it, its type hidden.
@@ -247,10 +261,11 @@ impl<W: Write> Waiting for Pending<W> {
 struct Writer {
     options: SqliteConnectOptions,
     connection: Option<SqliteConnection>,
-    presence: Arc<Presence>,
+    presence: Presence,
     time: Arc<StoreTime>,
     counters: Arc<Counters>,
     feed: Feed,
+    log: Log,
 }
 
 /// How a transaction over some writes ended.
@@ -265,7 +280,7 @@ enum Ended {
 
 impl Writer {
     /// Runs a batch and answers everyone in it.
-    async fn settle(&mut self, mut batch: Vec<Box<dyn Waiting>>) {
+    async fn settle(&mut self, mut batch: Vec<Queued>) {
         let ended = self.together(&mut batch).await;
         if !matches!(ended, Ended::Undone) || batch.len() == 1 {
             return answer(batch, &ended);
@@ -279,7 +294,7 @@ impl Writer {
     }
 
     /// Runs these writes in one transaction. The connection is kept only where it is known to be in no transaction.
-    async fn together(&mut self, writes: &mut [Box<dyn Waiting>]) -> Ended {
+    async fn together(&mut self, writes: &mut [Queued]) -> Ended {
         // Nor is a new file made in its place: nothing is acknowledged that nobody would find again.
         if !self.presence.is_there() {
             self.counters.failing.store(true, Ordering::Relaxed);
@@ -295,6 +310,7 @@ impl Writer {
                 }
             },
         };
+        self.log.finish(&mut connection).await;
         let (ended, clean) = self.transact(&mut connection, writes).await;
         match ended {
             Ended::Committed => self.counters.failing.store(false, Ordering::Relaxed),
@@ -310,34 +326,74 @@ impl Writer {
     }
 
     /// How it ended, and whether the connection is out of the transaction.
-    async fn transact(&self, connection: &mut SqliteConnection, writes: &mut [Box<dyn Waiting>]) -> (Ended, bool) {
+    async fn transact(&self, connection: &mut SqliteConnection, writes: &mut [Queued]) -> (Ended, bool) {
         // A transaction that begins as a reader and then writes fails at once where another one holds the lock.
         let mut transaction = match connection.begin_with("BEGIN IMMEDIATE").await {
             Ok(transaction) => transaction,
             Err(error) => return (Ended::Broken(error.to_string()), false),
         };
-        let mut count: u64 = 0;
         let mut touched = Touched::default();
-        for write in writes {
-            if !write.run(&mut transaction, self.time.now(), &mut touched).await {
-                // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
-                return (Ended::Undone, transaction.rollback().await.is_ok());
+        let mut done = consume(&mut transaction, writes, self.time.now(), &mut touched).await;
+        for write in writes.iter_mut() {
+            if let Queued::Other(write) = write {
+                done = done && write.run(&mut transaction, self.time.now(), &mut touched).await;
             }
-            count = count.saturating_add(1);
         }
+        if !done {
+            // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
+            return (Ended::Undone, transaction.rollback().await.is_ok());
+        }
+        let count = u64::try_from(writes.len()).unwrap_or(u64::MAX);
         if let Err(error) = transaction.commit().await {
             tracing::error!(%error, "a commit failed");
             // It may be on the disk all the same.
             self.feed.missed();
             return (Ended::Broken(error.to_string()), false);
         }
+        self.log.written();
         self.feed.committed(&touched);
         self.counters.committed(count, &touched);
         (Ended::Committed, true)
     }
 }
 
-fn answer(writes: Vec<Box<dyn Waiting>>, ended: &Ended) {
+/// Runs every consumption among these writes, and keeps the answers; false if one failed, and so all.
+async fn consume(
+    connection: &mut SqliteConnection,
+    writes: &mut [Queued],
+    now: Timestamp,
+    touched: &mut Touched,
+) -> bool {
+    let mut waiting: Vec<&mut Pending<Consume>> = writes
+        .iter_mut()
+        .filter_map(|write| match write {
+            Queued::Consume(waiting) => Some(&mut **waiting),
+            Queued::Other(_) => None,
+        })
+        .collect();
+    if waiting.is_empty() {
+        return true;
+    }
+    let calls: Vec<&Consume> = waiting.iter().map(|waiting| &waiting.write).collect();
+    let run = AssertUnwindSafe(consume_all(connection, &calls, now, touched)).catch_unwind();
+    match run.await.unwrap_or_else(|_| Err(StoreError::Inconsistent { cause: "a write panicked".to_owned() })) {
+        Ok(answers) => {
+            for (waiting, answer) in waiting.into_iter().zip(answers) {
+                waiting.answer = Some(Ok(answer));
+            }
+            true
+        }
+        Err(error) => {
+            // Where it ran alone, this is its answer; else each is yet to be run alone.
+            if let [waiting] = waiting.as_mut_slice() {
+                waiting.answer = Some(Err(error));
+            }
+            false
+        }
+    }
+}
+
+fn answer(writes: Vec<Queued>, ended: &Ended) {
     let failure = match ended {
         Ended::Committed | Ended::Undone => None,
         Ended::Broken(cause) => Some(cause.as_str()),

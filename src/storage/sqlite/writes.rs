@@ -14,7 +14,7 @@ use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
-use crate::storage::{Accepting, NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
+use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
@@ -57,19 +57,6 @@ const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2, open_unt
     WHERE approval_id = $1 AND state <> $2";
 const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
     (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
-/// Uses an approval up. Every condition of the gate is here: what it is bound to, the state, the deadline by the store's
-/// own time, the requirement that was met, a new attempt, and a retry that is still needed.
-const CONSUME: &str = concat!(
-    "UPDATE approvals SET state = 'consumed', consume_time = $14, execution_id = $15, open_until = NULL, \
-     version = version + 1 \
-     WHERE id = $1 AND state = 'approved' AND use_by > $14 AND ",
-    same_subject!(),
-    " AND ($16 IS NULL OR requirement_digest = $16) AND ($17 IS NULL OR version = $17) \
-     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
-     AND executions.agent = $3 AND executions.attempt_id = $19) \
-     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING retry_of, version"
-);
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
     "INSERT INTO executions (",
@@ -94,14 +81,13 @@ const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 9] = [
+pub(super) const ALL: [&str; 8] = [
     SAME_QUESTION,
     OPEN_OF_PRINCIPAL,
     OPEN_OF_AGENT,
     UPDATE_APPROVAL,
     COUNT_DECISIONS,
     UPDATE_AUDIENCE,
-    CONSUME,
     INSERT_EXECUTION,
     UPDATE_EXECUTION,
 ];
@@ -199,55 +185,6 @@ impl Write for SaveApproval {
         touched: &mut Touched,
     ) -> Result<Saved, StoreError> {
         write_approval(connection, &self.change, self.expected, now, touched).await
-    }
-}
-
-/// See `Store::consume`.
-pub(super) struct Consume {
-    pub(super) start: Start,
-    pub(super) approval: ApprovalId,
-    pub(super) accepting: Accepting,
-}
-
-#[async_trait]
-impl Write for Consume {
-    type Answer = Option<Execution>;
-
-    async fn run(
-        &self,
-        connection: &mut SqliteConnection,
-        now: Timestamp,
-        touched: &mut Touched,
-    ) -> Result<Self::Answer, StoreError> {
-        let (digest, version) = match self.accepting {
-            Accepting::AnyRequirement => (None, None),
-            Accepting::Digest(digest) => (Some(digest.to_string()), None),
-            Accepting::Version(version) => (None, Some(rows::integer(version))),
-        };
-        let used = rows::bind_subject(query(CONSUME).bind(self.approval.to_string()), &self.start.subject)
-            .bind(now.micros())
-            .bind(self.start.id.to_string())
-            .bind(digest)
-            .bind(version)
-            .bind(rows::text(&self.start.caller))
-            .bind(self.start.attempt.to_string())
-            .fetch_optional(&mut *connection)
-            .await?;
-        let Some(used) = used else { return Ok(None) };
-        let (retry_of, version) = rows::used(&used, self.approval)?;
-        touched.approval(self.approval, version);
-        let retried = match retry_of {
-            Some(id) => reads::execution(connection, id).await?,
-            None => None,
-        };
-        let change = self.start.clone().at(retried.as_ref(), now);
-        set_audience(connection, self.approval, StateName::Consumed, None).await?;
-        if !insert_execution(connection, &change.next).await? {
-            // The statement above has just seen that there is no such attempt.
-            return Err(StoreError::Corrupt { table: "executions", id: self.start.attempt.to_string() });
-        }
-        record(connection, &change.events, now, touched).await?;
-        Ok(Some(change.next))
     }
 }
 
@@ -533,7 +470,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
-        touched.recorded(event.kind);
+        touched.recorded(event.kind, 1);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The clock of a wait: at its end it is over, for every door, and nothing in it is open for longer.
 
 use super::*;
+use countersign::storage::Sweep;
 use tonic::Code;
 
 const AROUND: [(i64, bool); 3] = [(-1, true), (0, false), (1, false)];
@@ -105,10 +106,11 @@ async fn what_an_expired_wait_had_is_expired_before_anybody_writes_it_down_and_a
         let shown = sidecar.get_wait(&wait).await;
         assert_eq!(shown.pending_approvals, u32::from(open));
         let store = std::sync::Arc::clone(sidecar.running().engine().store());
+        let sweep = || async { store.sweep(Sweep::ExpireWaits, 10).await.unwrap().rows };
         for swept in [false, true] {
             if swept {
-                assert_eq!(store.expire_waits(10).await.unwrap(), u32::from(!open));
-                assert_eq!(store.expire_waits(10).await.unwrap(), 0);
+                assert_eq!(sweep().await, u32::from(!open));
+                assert_eq!(sweep().await, 0);
             }
             let states = [&approved, &pending].map(|approval| sidecar.read(approval));
             for (state, opened) in states.into_iter().zip([ApprovalState::Approved, ApprovalState::Pending]) {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::steps::attempted;
+use countersign::storage::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::Barrier;
@@ -76,7 +77,7 @@ impl Scene {
                 if left > 0 {
                     sidecar.advance(std::time::Duration::from_micros(u64::try_from(left).unwrap()));
                 }
-                sidecar.running().engine().store().expire_waits(1).await.map(drop).unwrap();
+                sidecar.running().engine().store().sweep(Sweep::ExpireWaits, 1).await.map(drop).unwrap();
                 Ok(())
             }
             Ask => {

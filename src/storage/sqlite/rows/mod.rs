@@ -197,12 +197,6 @@ pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId),
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
 }
 
-/// Reads the key by which executions are listed.
-pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
-    let fields = Fields::new(row, "executions", "id");
-    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
-}
-
 /// Reads the id of an approval.
 pub(super) fn approval_id(row: &SqliteRow) -> Result<ApprovalId, StoreError> {
     Fields::new(row, "approvals", "id").parsed("id", ApprovalId::parse)
@@ -213,10 +207,30 @@ pub(super) fn wait_id(row: &SqliteRow) -> Result<WaitId, StoreError> {
     Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
 }
 
-/// Reads the execution that a used approval retries, and the approval's version since it was used.
-pub(super) fn used(row: &SqliteRow, approval: ApprovalId) -> Result<(Option<ExecutionId>, u64), StoreError> {
-    let fields = Fields { row, table: "approvals", id: approval.to_string() };
-    Ok((fields.maybe_parsed("retry_of", ExecutionId::parse)?, fields.count("version")?))
+/// Reads the key by which executions are listed.
+pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
+    let fields = Fields::new(row, "executions", "id");
+    Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
+}
+
+/// What using an approval up returned.
+pub(super) struct Used {
+    /// Which of the calls did.
+    pub(super) call: usize,
+    /// The execution that the approval retries.
+    pub(super) retry_of: Option<ExecutionId>,
+    /// The approval's version since.
+    pub(super) version: u64,
+}
+
+/// Reads what using an approval up returned.
+pub(super) fn used(row: &SqliteRow) -> Result<Used, StoreError> {
+    let fields = Fields::new(row, "approvals", "id");
+    Ok(Used {
+        call: fields.known(usize::try_from(fields.get::<i64>("call")?).ok())?,
+        retry_of: fields.maybe_parsed("retry_of", ExecutionId::parse)?,
+        version: fields.count("version")?,
+    })
 }
 
 /// Reads a server secret's id and check value.

@@ -13,8 +13,8 @@ async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    let all = [&reads::ALL[..], &writes::ALL, &listing::ALL, &sealed::ALL, &waits::ALL, &sweeps::ALL].concat();
-    for statement in all {
+    let all = reads::ALL.into_iter().chain(writes::ALL).chain(consuming::ALL).chain(listing::ALL).chain(sealed::ALL);
+    for statement in all.chain(sweeps::ALL).chain(waits::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -84,7 +84,7 @@ async fn the_hot_statements_use_their_index() {
             writes::ALL.as_slice(),
             "COVERING INDEX approvals_open_by_agent (requested_by=? AND agent=? AND open_until>?)",
         ),
-        (writes::ALL.as_slice(), "executions_by_attempt"),
+        (consuming::ALL.as_slice(), "executions_by_attempt"),
         (listing::ALL.as_slice(), "INDEX executions_newest ((start_time,id)>(?,?) AND (start_time,id)<(?,?))"),
         (listing::ALL.as_slice(), "audit_records_by_approval"),
     ] {

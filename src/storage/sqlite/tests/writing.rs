@@ -414,3 +414,37 @@ async fn a_database_that_was_removed_or_replaced_takes_no_more_writes() {
         store.record(vec![event("after")]).await.unwrap_err();
     }
 }
+
+/// The bytes of the log, wherever in it the newest page is.
+fn log_bytes(folder: &Folder) -> u64 {
+    std::fs::metadata(folder.0.join("countersign.db-wal")).map_or(0, |log| log.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_stays_short_under_load_and_is_gone_at_the_end() {
+    let folder = Folder::new();
+    let store = Arc::new(open_with(&folder, |options| options.log_pages = 64).await.unwrap());
+    let note = "x".repeat(3_000);
+    let mut longest = 0;
+    // Some 40 MB of pages, of which 64 are 256 KiB.
+    let mut written: u64 = 0;
+    while written < 40_000_000 {
+        let records = (0..32).map(|_| {
+            let (store, note) = (Arc::clone(&store), note.clone());
+            async move {
+                let event = AuditEvent { note: Some(note), ..event("") };
+                store.record(vec![event; 4]).await.unwrap();
+                // Whoever reads meanwhile holds on to a part of the log.
+                store.audit_records(AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap();
+            }
+        });
+        join_all(records).await;
+        written += 32 * 4 * 3_000;
+        longest = longest.max(log_bytes(&folder));
+    }
+    println!("{written} bytes were written, the log had {longest} at most");
+    assert!(longest < written / 2, "{longest}");
+    store.close().await;
+    assert_eq!(log_bytes(&folder), 0, "it is moved whole, and removed");
+    check(&folder.database()).await;
+}
