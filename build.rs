@@ -30,6 +30,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "countersign.v1.AuditRecord",
         "countersign.v1.ReportOutcomeRequest",
         "countersign.v1.Execution",
+        "countersign.v1.Wait",
+        "countersign.v1.OpenWaitRequest",
+        "countersign.v1.CloseWaitRequest",
+        "countersign.v1.GetApprovalArgumentsResponse",
     ]);
     tonic_prost_build::configure()
         .build_client(true)

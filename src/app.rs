@@ -23,8 +23,8 @@ use crate::engine::{Engine, EvaluationAudit};
 use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
-use crate::secrets::{self, SecretError, ServerSecret};
-use crate::service::{Doors, EdgeLayer};
+use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
+use crate::service::{Doors, Doorway, EdgeLayer};
 use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use crate::sweeper::Sweeper;
@@ -39,6 +39,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic::service::Routes;
 
 /// A question about the protos is a name; it comes without a credential, so nothing larger is waited for.
 const REFLECTION_BYTES: usize = 16 * 1024;
@@ -52,8 +53,8 @@ pub enum StartError {
     Open(OpenError),
     /// The database, once open.
     Store(StoreError),
-    /// The server secret.
-    Secret(SecretError),
+    /// The server secrets.
+    Secrets(SecretProblems),
     /// The preview's configuration.
     Preview(Vec<String>),
     /// A listener.
@@ -75,7 +76,7 @@ impl fmt::Display for StartError {
             Self::Policy(error) => error.fmt(formatter),
             Self::Open(error) => error.fmt(formatter),
             Self::Store(error) => error.fmt(formatter),
-            Self::Secret(error) => error.fmt(formatter),
+            Self::Secrets(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
             Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
@@ -145,12 +146,7 @@ async fn serve(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
 ) -> Result<Running, StartError> {
-    let known = store.keys().await.map_err(StartError::Store)?;
-    let keys = secrets::open(&config.secret_file, &known).map_err(StartError::Secret)?;
-    store.add_key(keys.stored()).await.map_err(StartError::Store)?;
-    if ServerSecret::is_readable_by_others(&config.secret_file) {
-        tracing::warn!(path = %config.secret_file.display(), "the server secret can be read by others than its owner");
-    }
+    let keys = keyring(config, store.as_ref()).await?;
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
@@ -176,12 +172,7 @@ async fn serve(
     let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
     let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
     let under_way = edge.under_way();
-    let mut router = server()
-        .layer(edge)
-        .add_service(health_service.clone())
-        .add_service(doors.agent(&callers))
-        .add_service(doors.approver(&callers))
-        .add_service(doors.operator(&callers));
+    let mut rest = Routes::new(health_service.clone());
     if config.reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
@@ -192,11 +183,13 @@ async fn serve(
         // Clients of both ages: Python's speaks the old one.
         let current = builder().build_v1().map_err(failed)?;
         let older = builder().build_v1alpha().map_err(failed)?;
-        router = router.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
-        router = router.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
+        rest = rest.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
+        rest = rest.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
     let incoming = Incoming::new(listener);
-    let doors = thread.handle().spawn(router.serve_with_incoming_shutdown(incoming, until(stopped.clone())));
+    let doorway = Doorway::new((doors.agent(&callers), doors.approver(&callers), doors.operator(&callers)), rest);
+    let serving = server().layer(edge).serve_with_incoming_shutdown(doorway, incoming, until(stopped.clone()));
+    let doors = thread.handle().spawn(serving);
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -206,6 +199,7 @@ async fn serve(
         until(health_ended),
     ));
     let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
+    observe::sweeper(&metrics, &sweeper);
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
@@ -242,6 +236,26 @@ async fn serve(
         reload,
         _thread: thread,
     })
+}
+
+/// The secrets that this table may be used with; it knows them all before anything is made with them.
+async fn keyring(config: &Config, store: &dyn Store) -> Result<Keyring, StartError> {
+    let table = TableKeys {
+        known: store.keys().await.map_err(StartError::Store)?,
+        in_use: store.keys_in_use().await.map_err(StartError::Store)?,
+    };
+    let (first, further) = (&config.secret_file, &config.further_secret_files);
+    let keyring = secrets::open(first, further, &table).map_err(StartError::Secrets)?;
+    for key in keyring.stored() {
+        if !table.known.contains(&key) {
+            tracing::info!(key_id = key.id, "a server secret that this database has not seen before");
+        }
+        store.add_key(key).await.map_err(StartError::Store)?;
+    }
+    for path in std::iter::once(first).chain(further).filter(|path| ServerSecret::is_readable_by_others(path)) {
+        tracing::warn!(path = %path.display(), "the server secret can be read by others than its owner");
+    }
+    Ok(keyring)
 }
 
 impl Running {

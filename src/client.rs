@@ -17,6 +17,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take: longer than the sidecar waits for its store.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// How often, while a call is open, it is asked whether anybody is still there, and how long that may take.
+const STILL_THERE: Duration = Duration::from_secs(30);
+/// What one answer at the approver's door may measure: all of an approval's arguments, in canonical form.
+const ARGUMENTS_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
 /// A bearer token that goes with every call. It does not print itself.
 #[derive(Clone)]
 pub struct Bearer(MetadataValue<Ascii>);
@@ -71,6 +76,7 @@ pub fn channel_to(server: &str) -> Result<Channel, tonic::transport::Error> {
 
 fn open(uri: String) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(uri)?;
+    let endpoint = endpoint.http2_keep_alive_interval(STILL_THERE).keep_alive_timeout(STILL_THERE);
     Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER).connect_lazy())
 }
 
@@ -81,7 +87,7 @@ pub fn agent(channel: Channel, token: Bearer) -> AgentServiceClient<Authenticate
 
 /// The approver's door.
 pub fn approver(channel: Channel, token: Bearer) -> ApproverServiceClient<Authenticated> {
-    ApproverServiceClient::with_interceptor(channel, token)
+    ApproverServiceClient::with_interceptor(channel, token).max_decoding_message_size(ARGUMENTS_ANSWER_BYTES)
 }
 
 /// The operator's door.

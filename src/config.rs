@@ -28,6 +28,8 @@ const HEALTH_LISTEN: &str = "127.0.0.1:7401";
 const DATABASE: &str = "countersign.db";
 /// The policy where nothing is said.
 const POLICY: &str = "policy";
+/// A rotation has two secrets; this many are a rotation that is never finished.
+const FURTHER_SECRETS: usize = 15;
 /// A configuration is written by hand; more than this is another file.
 const FILE_BYTES: u64 = 1024 * 1024;
 
@@ -57,6 +59,7 @@ struct File {
 struct StoreSection {
     sqlite: Option<PathBuf>,
     secret_file: Option<PathBuf>,
+    further_secret_files: Option<Vec<PathBuf>>,
     accept_clock: Option<bool>,
     readers: Option<u32>,
     acquire_timeout: Option<String>,
@@ -124,6 +127,8 @@ pub struct Overrides {
     pub sqlite: Option<PathBuf>,
     /// `store.secret_file`, relative to the working directory.
     pub secret_file: Option<PathBuf>,
+    /// `store.further_secret_files`, relative to the working directory.
+    pub further_secret_files: Option<Vec<PathBuf>>,
     /// `store.accept_clock`.
     pub accept_clock: Option<bool>,
     /// `reflection`.
@@ -153,8 +158,10 @@ pub struct Config {
     pub grace_period: Duration,
     /// The database.
     pub sqlite: SqliteSettings,
-    /// The server secret's file.
+    /// The file of the server secret that makes what is new.
     pub secret_file: PathBuf,
+    /// The files of those that only verify and open.
+    pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
     /// How many approvals may be open at once.
@@ -254,6 +261,14 @@ impl Config {
             (None, Some(secret)) => folder.join(secret),
             (None, None) => beside(&path, "secret"),
         };
+        let further_secret_files = match (&overrides.further_secret_files, file.store.further_secret_files) {
+            (Some(files), _) => files.clone(),
+            (None, files) => files.unwrap_or_default().iter().map(|path| folder.join(path)).collect(),
+        };
+        if further_secret_files.len() > FURTHER_SECRETS {
+            let count = further_secret_files.len();
+            problems.push(format!("store.further_secret_files: {count} are more than {FURTHER_SECRETS}"));
+        }
         let seconds = Duration::from_secs;
         let mut span = |key: &str, text: Option<String>, default: Duration, most: Duration| match text {
             None => default,
@@ -333,6 +348,7 @@ impl Config {
             grace_period,
             sqlite,
             secret_file,
+            further_secret_files,
             arguments_bytes,
             open_limits,
             sweep_every,

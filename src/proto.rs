@@ -35,4 +35,8 @@ redacted_debug!(
     AuditRecord,
     ReportOutcomeRequest,
     Execution,
+    Wait,
+    OpenWaitRequest,
+    CloseWaitRequest,
+    GetApprovalArgumentsResponse,
 );

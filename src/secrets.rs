@@ -1,5 +1,14 @@
-//! The server secret and the keys derived from it (HKDF-SHA-256, RFC 5869). The consume token is
+//! The server secrets and the keys derived from them (HKDF-SHA-256, RFC 5869). The consume token is
 //! `cs1.<key id>.<approval id>.<mac>`; the database holds nothing from which one could be made.
+//!
+//! - `keyring`: several secrets at once, of which the first makes what is new; which of them a table may be used with
+//! - `sealing`: the arguments of an approval, kept so that the database alone does not show them
+
+mod keyring;
+mod sealing;
+
+pub use keyring::{Keyring, SecretProblems, TableKeys, open, read_files};
+pub use sealing::SealError;
 
 use crate::domain::hex::{self, hex, parse_hex};
 use crate::domain::ids::ApprovalId;
@@ -48,14 +57,36 @@ pub enum SecretError {
     NoRandomness,
     /// A key could not be derived.
     Derivation,
-    /// The table was used with other secrets than this one.
-    UnknownToTable {
-        /// The id of the secret at hand; none if its file is missing.
-        have: Option<String>,
+    /// There is no such file.
+    Missing {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The file that should have the first secret is not there, and the table was used before.
+    FirstMissing {
+        /// Where it was looked for.
+        path: PathBuf,
         /// The ids that the table knows.
         table: Vec<String>,
-        /// Where the secret was looked for.
+    },
+    /// Two files have the same secret.
+    Duplicate {
+        /// The later one.
         path: PathBuf,
+        /// The id of both.
+        id: String,
+    },
+    /// The table was used with other secrets than these.
+    UnknownToTable {
+        /// The ids of the secrets at hand.
+        have: Vec<String>,
+        /// The ids that the table knows.
+        table: Vec<String>,
+    },
+    /// The table has rows that need a secret which is not at hand.
+    InUse {
+        /// Its id.
+        id: String,
     },
     /// The table knows this secret's id with another check value.
     CheckFailed {
@@ -75,17 +106,32 @@ impl fmt::Display for SecretError {
             ),
             Self::NoRandomness => formatter.write_str("this machine has no randomness to make a server secret from"),
             Self::Derivation => formatter.write_str("no key could be derived from the server secret"),
-            Self::UnknownToTable { have, table, path } => {
-                match have {
-                    Some(id) => write!(formatter, "the server secret {} has the key id {id}, but ", path.display())?,
-                    None => write!(formatter, "the server secret {} is missing, and ", path.display())?,
-                }
-                write!(
-                    formatter,
-                    "the database was used with the key id {}: restore that secret, or start with an empty database",
-                    table.join(", ")
-                )
-            }
+            Self::Missing { path } => write!(formatter, "the server secret {} is missing", path.display()),
+            Self::FirstMissing { path, table } => write!(
+                formatter,
+                "the server secret {} is missing, and the database was used with the key id {}: restore that secret. To \
+                 bring a new one, make it with `countersign secret new` and name the old one in \
+                 `store.further_secret_files`",
+                path.display(),
+                table.join(", ")
+            ),
+            Self::Duplicate { path, id } => write!(
+                formatter,
+                "the server secret {} has the key id {id}, as has another file: name each secret once",
+                path.display()
+            ),
+            Self::UnknownToTable { have, table } => write!(
+                formatter,
+                "the server secrets have the key id {}, but the database was used with the key id {}: restore that \
+                 secret (also beside a new one, in `store.further_secret_files`), or start with an empty database",
+                have.join(", "),
+                table.join(", ")
+            ),
+            Self::InUse { id } => write!(
+                formatter,
+                "the database still needs the server secret of the key id {id}, which seals arguments in it and signed \
+                 tokens that are out: name its file in `store.further_secret_files` until they are erased"
+            ),
             Self::CheckFailed { id } => write!(
                 formatter,
                 "the database knows the key id {id} with another check value: it belongs to another secret"
@@ -95,6 +141,24 @@ impl fmt::Display for SecretError {
 }
 
 impl std::error::Error for SecretError {}
+
+impl SecretError {
+    /// Whether it is a problem of this file.
+    fn is_about(&self, file: &Path) -> bool {
+        match self {
+            Self::File { path, .. }
+            | Self::NotASecret { path }
+            | Self::Missing { path }
+            | Self::FirstMissing { path, .. }
+            | Self::Duplicate { path, .. } => path == file,
+            Self::NoRandomness
+            | Self::Derivation
+            | Self::UnknownToTable { .. }
+            | Self::InUse { .. }
+            | Self::CheckFailed { .. } => false,
+        }
+    }
+}
 
 impl ServerSecret {
     /// A new secret.
@@ -137,7 +201,7 @@ impl ServerSecret {
         text.push('\n');
         let mut draft = path.as_os_str().to_owned();
         draft.push(".new");
-        // Whoever starts holds the database's lock, so a draft that is there is one that was given up.
+        // Whoever starts holds the database's lock, and a person makes one secret at a time: a draft that is there was given up.
         let _ = std::fs::remove_file(&draft);
         let written = OpenOptions::new()
             .write(true)
@@ -168,6 +232,7 @@ impl ServerSecret {
             check: hex(expand::<32>(&derive, b"check")?.as_ref()),
             consume: expand(&derive, b"consume-token")?,
             page: expand(&derive, b"page-token")?,
+            seal: expand(&derive, b"seal")?,
         })
     }
 }
@@ -178,6 +243,7 @@ pub struct Keys {
     check: String,
     consume: Zeroizing<[u8; 64]>,
     page: Zeroizing<[u8; 64]>,
+    seal: Zeroizing<[u8; 32]>,
 }
 
 impl fmt::Debug for Keys {
@@ -187,6 +253,11 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
+    /// The id of the secret, in 16 hexadecimal digits. It is no secret: tokens and rows name it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// What the table keeps of the secret.
     pub fn stored(&self) -> StoredKey {
         StoredKey { id: self.id.clone(), check: self.check.clone() }
@@ -213,12 +284,13 @@ impl Keys {
 
     /// An opaque token for the cursor of a page of the query `query`.
     pub fn page_token(&self, query: &[u8], cursor: &str) -> String {
-        format!("{}.{}", hex(cursor.as_bytes()), hex(&self.page_mac(query, cursor).finalize().into_bytes()))
+        let code = self.page_mac(query, cursor).finalize().into_bytes();
+        format!("{}.{}.{}", self.id, hex(cursor.as_bytes()), hex(&code))
     }
 
     /// The cursor in a page token; none if it was not made for this very query.
     pub fn page_cursor(&self, query: &[u8], token: &str) -> Option<String> {
-        let (cursor, code) = token.split_once('.')?;
+        let (cursor, code) = token.strip_prefix(&self.id)?.strip_prefix('.')?.split_once('.')?;
         let cursor = String::from_utf8(unhex(cursor)?).ok()?;
         self.page_mac(query, &cursor).verify_slice(&parse_hex::<32>(code)?).ok().map(|()| cursor)
     }
@@ -228,30 +300,6 @@ impl Keys {
         mac.update(query);
         mac.update(cursor.as_bytes());
         mac
-    }
-}
-
-/// Which secret a table may be used with: the one in the file, or a new one for a table that has never seen any.
-///
-/// # Errors
-/// The table was used with another secret; the file cannot be read or made.
-pub fn open(path: &Path, table: &[StoredKey]) -> Result<Keys, SecretError> {
-    let ids = || table.iter().map(|key| key.id.clone()).collect();
-    let secret = match ServerSecret::read(path)? {
-        Some(secret) => secret,
-        None if table.is_empty() => {
-            let secret = ServerSecret::generate()?;
-            secret.write(path)?;
-            secret
-        }
-        None => return Err(SecretError::UnknownToTable { have: None, table: ids(), path: path.to_owned() }),
-    };
-    let keys = secret.keys()?;
-    match table.iter().find(|known| known.id == keys.id) {
-        Some(known) if known.check == keys.check => Ok(keys),
-        Some(_) => Err(SecretError::CheckFailed { id: keys.id }),
-        None if table.is_empty() => Ok(keys),
-        None => Err(SecretError::UnknownToTable { have: Some(keys.id), table: ids(), path: path.to_owned() }),
     }
 }
 
@@ -282,86 +330,4 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(byte: u8) -> Keys {
-        ServerSecret(Zeroizing::new([byte; 32])).keys().unwrap()
-    }
-
-    fn id(last: u8) -> ApprovalId {
-        ApprovalId::parse(&format!("0190b6c0-0000-7000-8000-0000000000{last:02x}")).unwrap()
-    }
-
-    #[test]
-    fn a_consume_token_names_its_own_approval_and_no_other() {
-        let keys = keys(1);
-        let token = keys.consume_token(id(1));
-        assert_eq!(keys.approval_of(&token), Some(id(1)));
-        let other = token.replace(&id(1).to_string(), &id(2).to_string());
-        assert_eq!(keys.approval_of(&other), None);
-    }
-
-    #[test]
-    fn a_token_changed_in_any_byte_is_none() {
-        let keys = keys(1);
-        let token = keys.consume_token(id(0xab));
-        for index in 0..token.len() {
-            let mut bytes = token.as_bytes().to_vec();
-            bytes[index] ^= 1;
-            assert_eq!(keys.approval_of(&String::from_utf8(bytes).unwrap()), None, "byte {index}");
-        }
-        for hostile in ["", ".", "...", "cs1...", "cs1.x.y.z", &token.to_uppercase(), &format!("{}.", *token)] {
-            assert_eq!(keys.approval_of(hostile), None, "{hostile:?}");
-        }
-        assert_eq!(keys.approval_of(&token[..token.len() - 2]), None);
-        assert_eq!(keys.approval_of(&"a.".repeat(1 << 16)), None);
-    }
-
-    #[test]
-    fn another_secret_does_not_know_the_token() {
-        assert_eq!(keys(2).approval_of(&keys(1).consume_token(id(1))), None);
-        assert_ne!(keys(1).stored(), keys(2).stored());
-    }
-
-    #[test]
-    fn each_purpose_has_a_key_of_its_own() {
-        let keys = keys(1);
-        assert_ne!(*keys.consume, *keys.page);
-        assert_ne!(hex(keys.consume.as_ref()), keys.check);
-        assert!(!keys.check.starts_with(&keys.id));
-    }
-
-    #[test]
-    fn a_page_token_is_for_the_very_query_it_was_made_for() {
-        let keys = keys(1);
-        let token = keys.page_token(b"query", "12|x.y");
-        assert_eq!(keys.page_cursor(b"query", &token).as_deref(), Some("12|x.y"));
-        assert_eq!(keys.page_cursor(b"quer", &token), None);
-        assert_eq!(keys.page_cursor(b"", &token), None);
-        for hostile in ["", ".", "zz.zz", "00.00", "\u{e9}.x", &token[1..]] {
-            assert_eq!(keys.page_cursor(b"query", hostile), None, "{hostile:?}");
-        }
-    }
-
-    #[test]
-    fn a_secret_is_made_once_kept_private_and_refused_where_the_table_knows_another() {
-        let folder = std::env::temp_dir().join(format!("countersign-secret-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("secret");
-        let _ = std::fs::remove_file(&path);
-        let made = open(&path, &[]).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(open(&path, &[made.stored()]).unwrap().stored(), made.stored());
-        let stranger = StoredKey { id: "0011223344556677".to_owned(), check: "x".to_owned() };
-        let refused = open(&path, std::slice::from_ref(&stranger)).unwrap_err().to_string();
-        assert!(refused.contains("0011223344556677") && refused.contains(&made.stored().id), "{refused}");
-        std::fs::remove_file(&path).unwrap();
-        let missing = open(&path, &[stranger]).unwrap_err();
-        assert!(matches!(missing, SecretError::UnknownToTable { have: None, .. }));
-        assert!(!path.exists(), "no new secret for a table that has one");
-        std::fs::write(&path, "not a secret").unwrap();
-        assert!(matches!(open(&path, &[]), Err(SecretError::NotASecret { .. })));
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

@@ -26,7 +26,7 @@ const SLICES: usize = 64;
 /// What one pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Approvals that expired.
+    /// Approvals and waits that expired.
     pub expired: u64,
     /// Executions that nobody reported in time.
     pub timed_out: u64,
@@ -34,7 +34,7 @@ pub struct Report {
     pub erased: u64,
     /// Rows that were deleted: approvals, executions, waits and audit records.
     pub deleted: u64,
-    /// How overdue the most overdue approval or execution was.
+    /// How overdue the most overdue approval, wait or execution was.
     pub lag: Duration,
     /// How long it took.
     pub elapsed: Duration,
@@ -61,10 +61,10 @@ pub struct SweeperReading {
     pub passes: u64,
     /// Passes that failed.
     pub failures: u64,
-    /// How far behind it is: how overdue the most overdue approval or execution is that is not written down; zero where
-    /// none is.
+    /// How far behind it is: how overdue the most overdue approval, wait or execution is that is not written down; zero
+    /// where none is.
     pub lag: Duration,
-    /// Approvals that expired, since the start.
+    /// Approvals and waits that expired, since the start.
     pub expired: u64,
     /// Executions that nobody reported in time, since the start.
     pub timed_out: u64,
@@ -207,7 +207,7 @@ struct Done {
 /// Whether what is left of a step is overdue, and not merely kept for longer than it need be.
 const fn is_deadline(step: Sweep) -> bool {
     match step {
-        Sweep::ExpireApprovals | Sweep::TimeOutExecutions => true,
+        Sweep::ExpireApprovals | Sweep::ExpireWaits | Sweep::TimeOutExecutions => true,
         Sweep::EraseApprovals { .. }
         | Sweep::DeleteApprovals { .. }
         | Sweep::DeleteExecutions { .. }
@@ -260,7 +260,7 @@ impl Report {
     fn add(&mut self, step: Sweep, swept: &Swept) {
         let rows = u64::from(swept.rows);
         let count = match step {
-            Sweep::ExpireApprovals => &mut self.expired,
+            Sweep::ExpireApprovals | Sweep::ExpireWaits => &mut self.expired,
             Sweep::TimeOutExecutions => &mut self.timed_out,
             Sweep::EraseApprovals { .. } => &mut self.erased,
             Sweep::DeleteApprovals { .. }

@@ -7,6 +7,7 @@ use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
 use countersign::domain::invocation::Binding;
+use countersign::domain::wait::{Cause, WaitRefusal};
 use countersign::metrics::{Format, Metrics};
 use countersign::policy_files::load_policy;
 use prost::Message as _;
@@ -53,6 +54,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.sqlite.acquire_timeout, defaults.sqlite.acquire_timeout);
     assert_eq!(config.sqlite.statement_timeout, defaults.sqlite.statement_timeout);
     assert_eq!(config.secret_file, defaults.secret_file);
+    assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
     assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
@@ -98,6 +100,8 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
     names.extend(PolicyReason::ALL.map(|reason| reason.as_str().to_owned()));
     names.extend(Binding::ALL.map(|binding| binding.reason().to_owned()));
     names.extend(StateName::ALL.map(|state| state.reason().to_owned()));
+    names.extend(WaitRefusal::REASONS.map(str::to_owned));
+    names.push(Cause::Superseded.reason().to_owned());
     names.extend(AuditKind::ALL.map(|kind| kind.as_str().to_owned()));
     let set = prost_types::FileDescriptorSet::decode(countersign::proto::DESCRIPTORS).unwrap();
     let services = set.file.iter().filter(|file| file.package() == "countersign.v1").flat_map(|file| &file.service);

@@ -1,11 +1,12 @@
 //! What is counted: the store wrapped to count, the backlog asked for now and then, and `/metrics`.
 
-use crate::metrics::{Format, Metrics, WriterFigures};
+use crate::metrics::{Format, Metrics, SweeperFigures, WriterFigures};
 use crate::proto::DESCRIPTORS;
 use crate::service;
 use crate::storage::Store;
 use crate::storage::metered::Metered;
 use crate::storage::sqlite::SqliteStore;
+use crate::sweeper::Sweeper;
 use axum::http::{HeaderMap, HeaderName};
 use axum::routing::{MethodRouter, get};
 use std::sync::Arc;
@@ -43,6 +44,23 @@ pub(super) fn metered(store: SqliteStore, metrics: &Arc<Metrics>) -> Arc<dyn Sto
         })
     });
     Arc::new(Metered::new(store, Arc::clone(metrics)))
+}
+
+/// Has the background work's own figures read at each scrape.
+pub(super) fn sweeper(metrics: &Metrics, sweeper: &Sweeper) {
+    let status = Arc::clone(sweeper.status());
+    metrics.read_sweeper(move || {
+        let read = status.read();
+        Some(SweeperFigures {
+            passes: read.passes,
+            failures: read.failures,
+            lag: read.lag,
+            expired: read.expired,
+            timed_out: read.timed_out,
+            erased: read.erased,
+            deleted: read.deleted,
+        })
+    });
 }
 
 /// Asks what waits for people, again and again until the sidecar stops.

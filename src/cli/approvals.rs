@@ -2,6 +2,7 @@
 //! fingerprint of what was shown.
 
 mod json;
+mod watch;
 
 use super::exit::Exit;
 use super::remote::{Connection, Refused, block_on};
@@ -47,6 +48,8 @@ enum Command {
     Approve(DecideCommand),
     /// Denies one.
     Deny(DecideCommand),
+    /// Tells what is open, and then each change as it comes.
+    Watch(watch::WatchCommand),
 }
 
 #[derive(Args, Debug)]
@@ -64,6 +67,9 @@ struct ShowCommand {
     /// The approval's id.
     #[arg(value_name = "ID")]
     id: String,
+    /// With all of its arguments, secrets included. The audit records who read them.
+    #[arg(long)]
+    arguments: bool,
 }
 
 #[derive(Args, Debug)]
@@ -108,7 +114,7 @@ struct Door<'a> {
 pub(super) fn run(command: &ApprovalsCommand, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Exit> {
     let to_be_asked = match &command.command {
         Command::Approve(decide) | Command::Deny(decide) => !decide.yes,
-        Command::List(_) | Command::Show(_) => false,
+        Command::List(_) | Command::Show(_) | Command::Watch(_) => false,
     };
     if to_be_asked && !io::stdin().is_terminal() {
         writeln!(err, "there is no terminal to ask at: look with `approvals show`, then decide with --yes")?;
@@ -126,9 +132,10 @@ pub(super) fn run(command: &ApprovalsCommand, out: &mut dyn Write, err: &mut dyn
         let mut door = Door { client, person: &command.person, json: command.json };
         match &command.command {
             Command::List(list) => door.list(list, out, err).await,
-            Command::Show(show) => door.show(&show.id, out).await,
+            Command::Show(show) => door.show(show, out).await,
             Command::Approve(decide) => door.decide(decide, Verdict::Approve, out, err).await,
             Command::Deny(decide) => door.decide(decide, Verdict::Deny, out, err).await,
+            Command::Watch(watch) => door.watch(watch, out, err).await,
         }
     })?;
     match done {
@@ -187,14 +194,28 @@ impl Door<'_> {
         Ok(Exit::Done)
     }
 
-    async fn show(&mut self, id: &str, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let approval = self.approval(id).await?;
+    async fn show(&mut self, show: &ShowCommand, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let approval = self.approval(&show.id).await?;
+        let arguments = if show.arguments { Some(self.arguments(&show.id).await?) } else { None };
         if self.json {
-            writeln!(out, "{}", terminal::json(&json::approval(&approval)))?;
-        } else {
-            show::record(out, show::layout(0), &approval)?;
+            let mut answer = json::approval(&approval);
+            if let (Some(arguments), Some(members)) = (arguments, answer.as_object_mut()) {
+                members.insert("arguments_json".to_owned(), arguments.into());
+            }
+            writeln!(out, "{}", terminal::json(&answer))?;
+            return Ok(Exit::Done);
+        }
+        show::record(out, show::layout(0), &approval)?;
+        if let Some(arguments) = arguments {
+            show::whole_arguments(out, show::layout(0), &arguments)?;
         }
         Ok(Exit::Done)
+    }
+
+    async fn arguments(&mut self, id: &str) -> Result<String, Failure> {
+        let (approval_id, principal) = (id.to_owned(), self.person.to_owned());
+        let request = proto::GetApprovalArgumentsRequest { approval_id, principal };
+        Ok(self.client.get_approval_arguments(request).await?.into_inner().arguments_json)
     }
 
     /// Shows all that is bound, asks, decides: on exactly what was shown.

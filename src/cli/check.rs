@@ -12,7 +12,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::domain::policy::Policy;
 use crate::policy_files::load_policy;
-use crate::secrets::ServerSecret;
+use crate::secrets::read_files;
 use clap::Args;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -83,7 +83,7 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             callers(&config, &mut findings);
             let policy = policy(&config.policy, &mut findings);
             database(&config.sqlite.path, &mut findings);
-            secret(&config, &mut findings);
+            secrets(&config, &mut findings);
             policy
         }
         Err(problems) => {
@@ -236,29 +236,32 @@ fn database(path: &Path, findings: &mut Findings) {
     }
 }
 
-fn secret(config: &Config, findings: &mut Findings) {
-    let path = &config.secret_file;
-    match ServerSecret::read(path) {
-        Ok(Some(_)) => {
-            let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
-            if mode & 0o077 != 0 {
-                let what = format!("{}: others than its owner may read it (mode {:o})", path.display(), mode & 0o777);
-                findings.warning(Part::Secret, what);
-            }
+/// Which secrets the database needs is in the database, which is not opened.
+fn secrets(config: &Config, findings: &mut Findings) {
+    let first = &config.secret_file;
+    let (minting, _, problems) = read_files(first, &config.further_secret_files);
+    for problem in problems {
+        findings.problem(Part::Secret, problem.to_string());
+    }
+    for path in std::iter::once(first).chain(&config.further_secret_files) {
+        let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+        if mode & 0o077 != 0 {
+            let what = format!("{}: others than its owner may read it (mode {:o})", path.display(), mode & 0o777);
+            findings.warning(Part::Secret, what);
         }
-        Ok(None) => {
-            if let Err(problem) = writable_folder(path) {
-                findings.problem(Part::Secret, problem);
-            }
-            if fs::metadata(&config.sqlite.path).is_ok_and(|found| found.len() > 0) {
-                let what = format!(
-                    "{}: does not exist, and the database does: a database that was used with another secret is refused",
-                    path.display()
-                );
-                findings.warning(Part::Secret, what);
-            }
+    }
+    let missing = fs::metadata(first).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound);
+    if minting.is_none() && missing {
+        if let Err(problem) = writable_folder(first) {
+            findings.problem(Part::Secret, problem);
         }
-        Err(problem) => findings.problem(Part::Secret, problem.to_string()),
+        if fs::metadata(&config.sqlite.path).is_ok_and(|found| found.len() > 0) {
+            let what = format!(
+                "{}: does not exist, and the database does: a database that was used with another secret is refused",
+                first.display()
+            );
+            findings.warning(Part::Secret, what);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod input;
 mod migrate;
 pub mod policy_test;
 mod remote;
+mod secret;
 mod serve;
 mod show;
 mod terminal;
@@ -54,6 +55,8 @@ enum Command {
     Health(health::HealthCommand),
     /// Brings the database to this binary's schema.
     Migrate(migrate::MigrateCommand),
+    /// Makes a server secret, or tells the key id of one.
+    Secret(secret::SecretCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
     /// Measures what calls cost on this machine, each against a floor of the same run.
@@ -90,6 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Fingerprint(command) => fingerprint::run(command, out, err),
         Command::Health(command) => health::run(command, out, err),
         Command::Migrate(command) => migrate::run(command, out, err),
+        Command::Secret(command) => secret::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
         Command::Bench(command) => bench::run(command, out, err),
         Command::BenchEcho(command) => bench::echo::run(command, out),

@@ -134,6 +134,12 @@ impl Refused {
         }
     }
 
+    /// A stream ended, though it has no end of its own.
+    pub(super) fn ended() -> Self {
+        let message = "the stream ended".to_owned();
+        Self { code: Code::Unavailable, reason: String::new(), message, metadata: BTreeMap::new() }
+    }
+
     /// How a command ends that met it: 1 where the sidecar says no, 2 where it was asked wrongly, 3 where it did not
     /// answer or does not know who calls.
     pub(super) fn exit(&self) -> Exit {

@@ -48,6 +48,9 @@ pub(super) struct Settings {
     /// The server secret's file [default: beside the database].
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_SECRET_FILE")]
     secret_file: Option<PathBuf>,
+    /// The files of server secrets that only verify and open, separated by colons.
+    #[arg(long, value_name = "FILES", env = "COUNTERSIGN_FURTHER_SECRET_FILES", value_delimiter = ':')]
+    further_secret_files: Option<Vec<PathBuf>>,
     /// Start though the newest committed time is far ahead of the clock.
     #[arg(long, env = "COUNTERSIGN_ACCEPT_CLOCK", num_args = 0..=1, default_missing_value = "true")]
     accept_clock: Option<bool>,
@@ -71,6 +74,7 @@ impl Settings {
             policy: self.policy.clone(),
             sqlite: self.sqlite.clone(),
             secret_file: self.secret_file.clone(),
+            further_secret_files: self.further_secret_files.clone(),
             accept_clock: self.accept_clock,
             reflection: self.reflection,
             log_format: self.log_format.clone(),

@@ -65,6 +65,7 @@ pub(super) fn record(out: &mut dyn Write, layout: Layout, approval: &proto::Appr
         layout.field(out, "objective", &text)?;
     }
     layout.optional(out, "tool definition", &approval.tool_definition_digest)?;
+    layout.optional(out, "wait", &approval.wait_id)?;
     layout.optional(out, "retry of", &approval.retry_of)?;
     layout.field(out, "asked by", &approval.requested_by)?;
     layout.field(out, "asked at", &time(approval.create_time.as_ref()))?;
@@ -77,6 +78,15 @@ pub(super) fn record(out: &mut dyn Write, layout: Layout, approval: &proto::Appr
         layout.field(out, "used at", &time(approval.consume_time.as_ref()))?;
     }
     layout.optional(out, "execution", &approval.execution_id)
+}
+
+/// All of the arguments, nothing masked, a member a line.
+pub(super) fn whole_arguments(out: &mut dyn Write, layout: Layout, text: &str) -> io::Result<()> {
+    let lines = match Canonical::object_from_stored(text) {
+        Ok(canonical) => lines(&canonical, &BTreeSet::new()),
+        Err(_) => unreadable(text),
+    };
+    layout.value(out, "all arguments", &lines)
 }
 
 /// Where it stands, and who has decided so far.
@@ -179,10 +189,18 @@ fn masked(approval: &proto::Approval) -> BTreeSet<&str> {
 /// The preview, a member a line. What is masked stands without quotation marks, which no argument's text can imitate.
 fn preview(text: &str, masked: &BTreeSet<&str>) -> Vec<String> {
     let Ok(canonical) = Canonical::of(text, Limits { max_bytes: MAX_BYTES, top: Top::Any }) else {
-        return vec![format!("(not readable) {}", safe(text))];
+        return unreadable(text);
     };
+    lines(&canonical, masked)
+}
+
+fn unreadable(text: &str) -> Vec<String> {
+    vec![format!("(not readable) {}", safe(text))]
+}
+
+fn lines(canonical: &Canonical, masked: &BTreeSet<&str>) -> Vec<String> {
     let mut printer = Printer { lines: vec![String::new()], masked };
-    printer.value(&Json::read(&canonical), &mut String::new(), 0);
+    printer.value(&Json::read(canonical), &mut String::new(), 0);
     printer.lines
 }
 
@@ -420,6 +438,7 @@ mod tests {
             }],
             requested_by: text(),
             execution_id: text(),
+            wait_id: text(),
             retry_of: text(),
             state_reason: text(),
             retried: Some(proto::RetriedExecution { execution_id: text(), state: text(), may_do_twice: true }),

@@ -36,16 +36,17 @@
 //! revoke by anybody else      not theirs not theirs not theirs not theirs not theirs not theirs not theirs
 //! consume                     refused    consumed   refused    refused    refused    refused    refused
 //! its deadline passes         expired    expired    =          =          =          =          =
+//! its wait is closed          cancelled  cancelled  =          =          =          =          =
 //! ```
 
 use super::audit::{AuditEvent, AuditKind};
 use super::change::Change;
 use super::decision::{MatchedRule, PolicyReason};
 use super::fingerprint::Fingerprint;
-use super::ids::{ApprovalId, ExecutionId, WaitId};
+use super::ids::{ApprovalId, WaitId};
 use super::invocation::Subject;
 use super::preview::Preview;
-use super::requirement::{Approver, Requirement, Standing};
+use super::requirement::{Requirement, Standing};
 use super::scope::Scope;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -53,8 +54,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 mod history;
+mod retried;
+mod seeing;
 mod state;
 
+pub use retried::{KnownOutcome, RetriedExecution};
 pub use state::{ApprovalState, Confirmed, StateName, Verdict};
 
 /// What was asked; it never changes. Its `Debug` leaves out what a person is shown.
@@ -98,50 +102,6 @@ impl fmt::Debug for Question {
     }
 }
 
-/// What a person should know of the attempt that is to be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetriedExecution {
-    /// Which.
-    pub id: ExecutionId,
-    /// What was known of it when the retry was asked.
-    pub known: KnownOutcome,
-}
-
-/// What may be known of an execution that is to be retried; one that succeeded is not retried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KnownOutcome {
-    /// It was still under way.
-    Started,
-    /// Its effect did not happen.
-    Failed,
-    /// Nobody knew.
-    Unknown,
-}
-
-impl KnownOutcome {
-    /// The word for it in tables and answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The outcome of that word, if it is one.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Started, Self::Failed, Self::Unknown].into_iter().find(|known| known.as_str() == word)
-    }
-
-    /// Whether doing it again may do it twice.
-    pub const fn may_do_twice(self) -> bool {
-        match self {
-            Self::Started | Self::Unknown => true,
-            Self::Failed => false,
-        }
-    }
-}
-
 /// One person's decision, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonDecision {
@@ -179,6 +139,8 @@ pub struct Approval {
     pub create_time: Timestamp,
     /// From this instant on people can no longer decide.
     pub decide_by: Timestamp,
+    /// No deadline of it is later: when its wait was over as that stood when it was asked. None without a wait.
+    pub ends_by: Option<Timestamp>,
     /// Every decision, in order; the last one of each person counts.
     pub decisions: Vec<PersonDecision>,
     /// Where it stands.
@@ -252,14 +214,15 @@ pub enum Commanded {
 }
 
 impl Approval {
-    /// The record of a question that is asked at `now`.
-    pub fn ask(id: ApprovalId, question: Question, now: Timestamp) -> Change<Self> {
+    /// The record of a question that is asked at `now`, whose deadlines are not later than `ends_by`.
+    pub fn ask(id: ApprovalId, question: Question, ends_by: Option<Timestamp>, now: Timestamp) -> Change<Self> {
         let decide_by = now.plus(question.requirement.decide_within());
         let approval = Self {
             id,
             question,
             create_time: now,
-            decide_by,
+            decide_by: ends_by.map_or(decide_by, |ends_by| decide_by.min(ends_by)),
+            ends_by,
             decisions: Vec::new(),
             state: ApprovalState::Pending,
             version: 1,
@@ -291,17 +254,6 @@ impl Approval {
             events: vec![event],
             valid_before: None,
         })
-    }
-
-    /// Whether this person may see it: its principal, those who may decide, and those who did.
-    pub fn is_visible_to(&self, person: &Person) -> bool {
-        self.is_owner(person)
-            || self.decisions.iter().any(|decision| decision.person == person.id)
-            || self.question.requirement.clauses().iter().flat_map(|clause| clause.any_of()).any(|entry| match entry {
-                Approver::Owner => false,
-                Approver::Group(name) => person.groups.contains(name),
-                Approver::Person(id) => *id == person.id,
-            })
     }
 
     /// A person's answer. One `DENY` ends it; it is approved once every clause is met. The same person's same verdict
@@ -356,6 +308,7 @@ impl Approval {
             }
             Verdict::Approve if next.meets(&self.question.requirement) => {
                 let use_by = now.plus(self.question.requirement.use_within());
+                let use_by = self.ends_by.map_or(use_by, |ends_by| use_by.min(ends_by));
                 next.state = ApprovalState::Approved(Confirmed { at: now, use_by });
                 events.push(event(AuditKind::ApprovalApproved, "APPROVED"));
             }
@@ -458,7 +411,8 @@ impl Approval {
 
     /// What the audit says of something done to this approval.
     pub fn event(&self, kind: AuditKind, caller: Option<&Identifier>, decision: &str) -> AuditEvent {
-        AuditEvent { approval: Some(self.id), ..AuditEvent::about(kind, &self.question.subject, caller, decision) }
+        let event = AuditEvent::about(kind, &self.question.subject, caller, decision);
+        AuditEvent { approval: Some(self.id), wait: self.question.wait, ..event }
     }
 
     /// Whether this person is the approval's principal.

@@ -2,7 +2,7 @@
 //! store stamps id and time, in the transaction of what is recorded. Never arguments, tokens or previews.
 
 use super::fingerprint::Fingerprint;
-use super::ids::{ApprovalId, AuditRecordId, ExecutionId};
+use super::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};
 use super::invocation::Subject;
 use super::text::Identifier;
 use super::time::Timestamp;
@@ -48,11 +48,33 @@ pub enum AuditKind {
     ReportRefused,
     /// The policy was asked, and answered. Only where evaluations are audited.
     EvaluationDecided,
+    /// A person was given all of the arguments.
+    ArgumentsRead,
+    /// A person was not given the arguments.
+    ArgumentsRefused,
+    /// An agent stopped.
+    WaitOpened,
+    /// An agent that had gone on stopped again.
+    WaitReopened,
+    /// A wait says something else, or lasts longer.
+    WaitUpdated,
+    /// An agent went on.
+    WaitResumed,
+    /// The same attempt was told again that it may go on.
+    WaitReplayed,
+    /// A wait was closed.
+    WaitClosed,
+    /// A wait for another objective took its place.
+    WaitReplaced,
+    /// A wait's time was over.
+    WaitExpired,
+    /// A command on a wait was refused.
+    WaitRefused,
 }
 
 impl AuditKind {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 29] = [
         Self::ApprovalRequested,
         Self::RequestRefused,
         Self::ApprovalDecided,
@@ -71,6 +93,17 @@ impl AuditKind {
         Self::ExecutionTimedOut,
         Self::ReportRefused,
         Self::EvaluationDecided,
+        Self::ArgumentsRead,
+        Self::ArgumentsRefused,
+        Self::WaitOpened,
+        Self::WaitReopened,
+        Self::WaitUpdated,
+        Self::WaitResumed,
+        Self::WaitReplayed,
+        Self::WaitClosed,
+        Self::WaitReplaced,
+        Self::WaitExpired,
+        Self::WaitRefused,
     ];
 
     /// The stable text of it.
@@ -94,6 +127,17 @@ impl AuditKind {
             Self::ExecutionReported => "execution.reported",
             Self::ExecutionTimedOut => "execution.timed_out",
             Self::EvaluationDecided => "evaluation.decided",
+            Self::ArgumentsRead => "arguments.read",
+            Self::ArgumentsRefused => "arguments.refused",
+            Self::WaitOpened => "wait.opened",
+            Self::WaitReopened => "wait.reopened",
+            Self::WaitUpdated => "wait.updated",
+            Self::WaitResumed => "wait.resumed",
+            Self::WaitReplayed => "wait.replayed",
+            Self::WaitClosed => "wait.closed",
+            Self::WaitReplaced => "wait.replaced",
+            Self::WaitExpired => "wait.expired",
+            Self::WaitRefused => "wait.refused",
         }
     }
 
@@ -147,21 +191,23 @@ pub struct AuditEvent {
     pub agent: Identifier,
     /// The session.
     pub conversation: Option<Identifier>,
-    /// The integration.
-    pub connector: Identifier,
+    /// The integration; none where no invocation is concerned.
+    pub connector: Option<Identifier>,
     /// The external identity.
     pub account: Option<Identifier>,
-    /// The operation.
-    pub action: Identifier,
+    /// The operation; none where no invocation is concerned.
+    pub action: Option<Identifier>,
     /// The approval concerned.
     pub approval: Option<ApprovalId>,
     /// The execution concerned.
     pub execution: Option<ExecutionId>,
-    /// The invocation's fingerprint.
-    pub fingerprint: Fingerprint,
+    /// The wait concerned: of a record about an approval, the one in which it was asked.
+    pub wait: Option<WaitId>,
+    /// The invocation's fingerprint; none where no invocation is concerned.
+    pub fingerprint: Option<Fingerprint>,
     /// The revision of the policy that was asked.
     pub policy_revision: Option<String>,
-    /// The person who decided or revoked.
+    /// The person who decided, revoked or read.
     pub person: Option<Identifier>,
     /// What was decided, or the state that was reached.
     pub decision: String,
@@ -177,23 +223,43 @@ impl AuditEvent {
     /// What happened, to the invocation of `subject`, by `caller`; the rest is added by name.
     pub fn about(kind: AuditKind, subject: &Subject, caller: Option<&Identifier>, decision: impl Into<String>) -> Self {
         Self {
+            conversation: subject.conversation.clone(),
+            connector: Some(subject.connector.clone()),
+            account: subject.account.clone(),
+            action: Some(subject.action.clone()),
+            fingerprint: Some(subject.fingerprint),
+            labels: subject.labels.clone(),
+            ..Self::of(kind, &subject.principal, &subject.agent, caller, decision)
+        }
+    }
+
+    /// What happened to a principal and agent, and to no invocation; the rest is added by name.
+    pub fn of(
+        kind: AuditKind,
+        principal: &Identifier,
+        agent: &Identifier,
+        caller: Option<&Identifier>,
+        decision: impl Into<String>,
+    ) -> Self {
+        Self {
             kind,
             caller: caller.cloned(),
-            principal: subject.principal.clone(),
-            agent: subject.agent.clone(),
-            conversation: subject.conversation.clone(),
-            connector: subject.connector.clone(),
-            account: subject.account.clone(),
-            action: subject.action.clone(),
+            principal: principal.clone(),
+            agent: agent.clone(),
+            conversation: None,
+            connector: None,
+            account: None,
+            action: None,
             approval: None,
             execution: None,
-            fingerprint: subject.fingerprint,
+            wait: None,
+            fingerprint: None,
             policy_revision: None,
             person: None,
             decision: decision.into(),
             reason: None,
             note: None,
-            labels: subject.labels.clone(),
+            labels: BTreeMap::new(),
         }
     }
 }

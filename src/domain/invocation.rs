@@ -47,6 +47,11 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The fingerprint of this call with `arguments`: its own, if they are the ones that it was computed over.
+    pub fn fingerprint_with(&self, arguments: &Arguments) -> Fingerprint {
+        fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
+    }
+
     /// The first binding in which `now` differs from this, in the order in which they are told.
     pub fn first_difference(&self, now: &Self) -> Option<Binding> {
         let same = [
@@ -167,36 +172,57 @@ pub struct Said {
     pub labels: BTreeMap<String, String>,
 }
 
+impl Said {
+    /// The fingerprint of it and these arguments.
+    pub fn fingerprint(&self, arguments: &Arguments) -> Fingerprint {
+        fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
+    }
+
+    /// All of the invocation of it and these arguments but their text.
+    pub fn subject(self, arguments: &Arguments) -> Subject {
+        let fingerprint = self.fingerprint(arguments);
+        Subject {
+            principal: self.principal,
+            agent: self.agent,
+            conversation: self.conversation,
+            connector: self.connector,
+            account: self.account,
+            connection: self.connection,
+            action: self.action,
+            objective: self.objective,
+            fingerprint,
+            arguments_digest: arguments.digest(),
+            tool_definition_digest: self.tool_definition_digest,
+            labels: self.labels,
+        }
+    }
+}
+
 impl Invocation {
     /// The invocation of what was said and these arguments, with its fingerprint.
     pub fn new(said: Said, arguments: Arguments) -> Self {
-        let fingerprint = Fingerprint::of(&FingerprintInput {
-            account: said.account.as_ref().map_or("", Identifier::as_str),
-            action: said.action.as_str(),
-            connector: said.connector.as_str(),
-            objective: said.objective.as_ref().map(|objective| ObjectiveRef {
-                transcript: objective.transcript.as_str(),
-                id: objective.id.as_str(),
-                revision: objective.revision,
-            }),
-            arguments: &arguments,
-        });
-        let subject = Subject {
-            principal: said.principal,
-            agent: said.agent,
-            conversation: said.conversation,
-            connector: said.connector,
-            account: said.account,
-            connection: said.connection,
-            action: said.action,
-            objective: said.objective,
-            fingerprint,
-            arguments_digest: arguments.digest(),
-            tool_definition_digest: said.tool_definition_digest,
-            labels: said.labels,
-        };
-        Self { subject, arguments }
+        Self { subject: said.subject(&arguments), arguments }
     }
+}
+
+fn fingerprint(
+    account: Option<&Identifier>,
+    action: &Identifier,
+    connector: &Identifier,
+    objective: Option<&Objective>,
+    arguments: &Arguments,
+) -> Fingerprint {
+    Fingerprint::of(&FingerprintInput {
+        account: account.map_or("", Identifier::as_str),
+        action: action.as_str(),
+        connector: connector.as_str(),
+        objective: objective.map(|objective| ObjectiveRef {
+            transcript: objective.transcript.as_str(),
+            id: objective.id.as_str(),
+            revision: objective.revision,
+        }),
+        arguments,
+    })
 }
 
 #[cfg(test)]

@@ -46,6 +46,11 @@ pub const LONGEST_DEADLINE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Shorter than this nobody can decide, use or report.
 pub const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
 
+/// How long a wait lasts where its agent says nothing: people answer within a day, or what was asked is stale.
+pub const WAIT_EXPIRES_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// What an answer about a wait tells of its approvals: as many as may be open for a principal by default.
+pub const WAIT_APPROVALS: u32 = 100;
+
 /// One screen of approvals, each of which may carry a preview.
 pub const APPROVALS_PAGE: u32 = 100;
 /// A page for a person to look through, or a program.

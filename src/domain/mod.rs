@@ -24,4 +24,5 @@ pub mod span;
 pub mod testing;
 pub mod text;
 pub mod time;
+pub mod wait;
 pub mod wording;

@@ -8,13 +8,14 @@ use super::change::Change;
 use super::decision::{Decision, Effect, MatchedRule, PolicyAnswer, PolicyReason};
 use super::execution::{Execution, ExecutionState, Outcome, Report, ReportRefusal, Reported, Start};
 use super::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
-use super::ids::{ApprovalId, AttemptId, ExecutionId};
+use super::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use super::invocation::{Objective, Subject};
 use super::preview::Preview;
 use super::requirement::{Approver, Clause, Requirement};
 use super::scope::Scope;
 use super::text::Identifier;
 use super::time::Timestamp;
+use super::wait::{Opened, Opening, Resuming, Wait};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -144,7 +145,7 @@ pub fn question(requirement: Requirement) -> Question {
 
 /// The approval number 1, asked at [`START`].
 pub fn asked(requirement: Requirement) -> Approval {
-    Approval::ask(approval_id(1), question(requirement), at(0)).next
+    Approval::ask(approval_id(1), question(requirement), None, at(0)).next
 }
 
 /// A person of these groups.
@@ -246,6 +247,47 @@ pub fn recorded(reported: Result<Reported, ReportRefusal>) -> Change<Execution> 
 #[track_caller]
 pub fn settled(execution: &Execution, outcome: Outcome, report: Report) -> Execution {
     recorded(execution.report(outcome, report)).next
+}
+
+/// The wait's id of that number.
+pub fn wait_id(number: u128) -> WaitId {
+    WaitId::new(Uuid::from_u128(number))
+}
+
+/// Olga's assistant stops for the objective of [`subject`]; the wait would be number 1.
+pub fn opening() -> Opening {
+    Opening {
+        id: wait_id(1),
+        caller: id("agents"),
+        principal: id("olga"),
+        agent: id("assistant"),
+        conversation: Some(id("conversation-1")),
+        objective: Objective { transcript: id("transcript-1"), id: id("objective-1"), revision: 1 },
+        summary: format!("a summary with {SENTINEL}"),
+        expire_after: Some(DECIDE_WITHIN),
+        replace: false,
+    }
+}
+
+/// Wait number 1, opened at [`START`].
+#[track_caller]
+pub fn waiting() -> Wait {
+    match opening().against(None, at(0)) {
+        Ok(Opened::Made { wait, .. }) => wait.next,
+        other => panic!("no wait was made: {other:?}"),
+    }
+}
+
+/// Attempt number 1 to go on with [`waiting`].
+pub fn resuming() -> Resuming {
+    Resuming {
+        caller: id("agents"),
+        principal: id("olga"),
+        agent: id("assistant"),
+        transcript: id("transcript-1"),
+        version: 1,
+        attempt: attempt_id(1),
+    }
 }
 
 /// The block of a module's documentation that follows `heading`: the lines between its fences.

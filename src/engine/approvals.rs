@@ -7,7 +7,12 @@ use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::ids::ApprovalId;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::Saved;
+use crate::storage::{Saved, Viewer};
+
+/// A person as one who reads approvals.
+pub(super) fn viewer(person: &Person) -> Viewer<'_> {
+    Viewer::Person { id: &person.id, groups: &person.groups }
+}
 
 impl Engine {
     /// An approval of this principal and agent, as it stands now.
@@ -95,20 +100,16 @@ impl Engine {
         agent: &Identifier,
         id: ApprovalId,
     ) -> Result<(Approval, Timestamp), EngineError> {
-        let in_bounds = caller.bounds.allow(principal, agent);
-        let loaded = self.store.approval(id).await?;
-        loaded
-            .row
-            .filter(|approval| {
-                let subject = &approval.question.subject;
-                in_bounds && subject.principal == *principal && subject.agent == *agent
-            })
-            .map(|approval| (approval, loaded.now))
-            .ok_or(EngineError::ApprovalUnknown)
+        // Out of bounds every id is as good as absent, so none is looked up.
+        if !caller.bounds.allow(principal, agent) {
+            return Err(EngineError::ApprovalUnknown);
+        }
+        let loaded = self.store.approval_seen_by(id, Viewer::Agent { principal, agent }).await?;
+        loaded.row.map(|approval| (approval, loaded.now)).ok_or(EngineError::ApprovalUnknown)
     }
 
     async fn load_of_person(&self, person: &Person, id: ApprovalId) -> Result<(Approval, Timestamp), EngineError> {
-        let loaded = self.store.approval(id).await?;
+        let loaded = self.store.approval_seen_by(id, viewer(person)).await?;
         loaded
             .row
             .filter(|approval| approval.is_visible_to(person))

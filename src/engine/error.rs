@@ -4,8 +4,9 @@ use crate::domain::approval::{Approval, CommandRefusal};
 use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
-use crate::domain::ids::ExecutionId;
-use crate::storage::{OpenLimit, StoreError};
+use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::secrets::SealError;
+use crate::storage::{OpenLimit, RefusedWait, StoreError};
 
 /// Why the engine did not do what it was asked to.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub enum EngineError {
     ApprovalUnknown,
     /// There is no such execution for this caller, principal and agent.
     ExecutionUnknown,
+    /// There is no such wait for this caller, principal and agent.
+    WaitUnknown,
+    /// A command on a wait, or a question in it, was refused; the wait as it stands.
+    Wait(Box<RefusedWait>),
     /// The policy denies the invocation.
     PolicyDenied(Box<PolicyAnswer>),
     /// The `request_id` stands for another request.
@@ -43,6 +48,10 @@ pub enum EngineError {
     Consume(Box<ConsumeRefusal>),
     /// A report was refused; the execution as it stands.
     Report(ReportRefusal, Box<Execution>),
+    /// The arguments of this approval are no longer kept.
+    ArgumentsErased(ApprovalId),
+    /// Arguments were not sealed, or do not open.
+    Sealing(SealError),
     /// Others changed the record each time; nothing was written.
     LostRace,
     /// The page token was not made for this query.
@@ -63,5 +72,11 @@ pub enum EngineError {
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<SealError> for EngineError {
+    fn from(error: SealError) -> Self {
+        Self::Sealing(error)
     }
 }

@@ -2,12 +2,13 @@
 //! and never left out: where as many wait as may, the next evaluation waits for a place, and is refused if there is none in
 //! time. What a crash can lose is what waited; an orderly stop writes all of it.
 
-use super::{AgentCaller, Engine, EngineError, within};
+use super::{AgentCaller, Engine, EngineError, allowed, answer_of};
+use crate::domain::arguments::Arguments;
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::decision::PolicyAnswer;
-use crate::domain::invocation::Invocation;
+use crate::domain::invocation::{Said, Subject};
 use crate::domain::limits;
-use crate::domain::policy::Policy;
+use crate::domain::policy::{Policy, PolicyCall};
 use crate::metrics::Metrics;
 use crate::storage::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,30 +144,36 @@ impl Engine {
         &self,
         policy: &Policy,
         caller: &AgentCaller,
-        invocation: &Invocation,
+        (said, arguments): (&Said, &Arguments),
         explain: bool,
     ) -> Result<Evaluation, EngineError> {
-        within(caller, invocation)?;
-        let evaluation = Evaluation { id: Uuid::now_v7(), answer: self.answer_of(policy, invocation, explain)? };
+        allowed(caller, &said.principal, &said.agent)?;
+        let call = PolicyCall {
+            principal: &said.principal,
+            agent: &said.agent,
+            conversation: said.conversation.as_ref(),
+            connector: &said.connector,
+            account: said.account.as_ref(),
+            action: &said.action,
+            arguments,
+            tool_definition_digest: said.tool_definition_digest,
+            now: self.store.estimated_time(),
+        };
+        let evaluation = Evaluation { id: Uuid::now_v7(), answer: answer_of(policy, &call, explain)? };
         if let Some(audit) = &self.evaluation_audit {
-            audit.leave(record(caller, invocation, &evaluation)).await?;
+            audit.leave(record(caller, &said.clone().subject(arguments), &evaluation)).await?;
         }
         self.metrics.evaluations.one(evaluation.answer.reason);
         Ok(evaluation)
     }
 }
 
-fn record(caller: &AgentCaller, invocation: &Invocation, evaluation: &Evaluation) -> AuditEvent {
+fn record(caller: &AgentCaller, subject: &Subject, evaluation: &Evaluation) -> AuditEvent {
     let answer = &evaluation.answer;
     AuditEvent {
         policy_revision: Some(answer.policy_revision.clone()),
         reason: Some(answer.reason.as_str().to_owned()),
         note: Some(evaluation.id.to_string()),
-        ..AuditEvent::about(
-            AuditKind::EvaluationDecided,
-            &invocation.subject,
-            Some(&caller.name),
-            answer.decision.as_str(),
-        )
+        ..AuditEvent::about(AuditKind::EvaluationDecided, subject, Some(&caller.name), answer.decision.as_str())
     }
 }

@@ -4,7 +4,7 @@ use super::{Engine, EngineError};
 use crate::domain::approval::{Approval, Person, StateName};
 use crate::domain::audit::AuditRecord;
 use crate::domain::execution::{Execution, ExecutionStateName};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -50,6 +50,8 @@ pub struct AuditFilter {
     pub approval: Option<ApprovalId>,
     /// Only those about this execution.
     pub execution: Option<ExecutionId>,
+    /// Only those about this wait and what was asked in it.
+    pub wait: Option<WaitId>,
     /// Only those on behalf of this principal.
     pub principal: Option<Identifier>,
 }
@@ -105,6 +107,7 @@ impl Engine {
             caller.to_string(),
             filter.approval.map_or(String::new(), |id| id.to_string()),
             filter.execution.map_or(String::new(), |id| id.to_string()),
+            filter.wait.map_or(String::new(), |id| id.to_string()),
             filter.principal.as_ref().map_or(String::new(), ToString::to_string),
         ]);
         let before = match self.cursor(&query, page_token)? {
@@ -116,6 +119,7 @@ impl Engine {
             .audit_records(AuditQuery {
                 approval: filter.approval,
                 execution: filter.execution,
+                wait: filter.wait,
                 principal: filter.principal,
                 before,
                 limit: page_size.saturating_add(1),
@@ -229,9 +233,9 @@ pub(super) fn weight_of_approval(approval: &Approval) -> usize {
 fn weight_of_record(record: &AuditRecord) -> usize {
     let event = &record.event;
     let optional = |text: Option<&Identifier>| text.map_or(0, |text| text.as_str().len());
-    let names = [&event.principal, &event.agent, &event.connector, &event.action].map(|name| name.as_str().len());
-    let others =
-        [&event.caller, &event.conversation, &event.account, &event.person].map(|name| optional(name.as_ref()));
+    let names = [&event.principal, &event.agent].map(|name| name.as_str().len());
+    let others = [&event.connector, &event.action, &event.caller, &event.conversation, &event.account, &event.person]
+        .map(|name| optional(name.as_ref()));
     let labels = event.labels.iter().map(|(name, value)| name.len() + value.len() + 16);
     ROW_BYTES
         + names.into_iter().chain(others).chain(labels).sum::<usize>()

@@ -2,6 +2,7 @@
 //! comes first (`consume`).
 
 mod approvals;
+mod arguments;
 mod consume;
 mod error;
 mod evaluations;
@@ -9,8 +10,10 @@ mod executions;
 mod in_force;
 mod listing;
 mod request;
+mod waits;
 mod watching;
 
+pub use arguments::WholeArguments;
 pub use consume::{ConsumeCall, Permit};
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
@@ -18,6 +21,7 @@ pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
 pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
+pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
 pub use watching::{ApprovalWatch, ApprovalsWatch, Seen};
 
 use crate::auth::AgentBounds;
@@ -28,7 +32,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::secrets::Keys;
+use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -43,7 +47,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keys,
+    keys: Keyring,
     limits: OpenLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
@@ -71,7 +75,7 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keys,
+        keys: Keyring,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
@@ -113,11 +117,6 @@ impl Engine {
 
     /// The answer of the policy of this moment.
     fn ask_policy(&self, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
-        self.answer_of(&self.in_force.load().policy, invocation, explain)
-    }
-
-    /// A policy's answer. Something that panics allows nothing.
-    fn answer_of(&self, policy: &Policy, invocation: &Invocation, explain: bool) -> Result<PolicyAnswer, EngineError> {
         let subject = &invocation.subject;
         let call = PolicyCall {
             principal: &subject.principal,
@@ -130,7 +129,7 @@ impl Engine {
             tool_definition_digest: subject.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        catch_unwind(AssertUnwindSafe(|| policy.evaluate(&call, explain))).map_err(|_| EngineError::Panicked)
+        answer_of(&self.in_force.load().policy, &call, explain)
     }
 
     /// A person at the approver's door, with every group that the policy has the person in now.
@@ -140,6 +139,14 @@ impl Engine {
 }
 
 fn within(caller: &AgentCaller, invocation: &Invocation) -> Result<(), EngineError> {
-    let subject = &invocation.subject;
-    if caller.bounds.allow(&subject.principal, &subject.agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+    allowed(caller, &invocation.subject.principal, &invocation.subject.agent)
+}
+
+fn allowed(caller: &AgentCaller, principal: &Identifier, agent: &Identifier) -> Result<(), EngineError> {
+    if caller.bounds.allow(principal, agent) { Ok(()) } else { Err(EngineError::OutOfBounds) }
+}
+
+/// A policy's answer. Something that panics allows nothing.
+fn answer_of(policy: &Policy, call: &PolicyCall<'_>, explain: bool) -> Result<PolicyAnswer, EngineError> {
+    catch_unwind(AssertUnwindSafe(|| policy.evaluate(call, explain))).map_err(|_| EngineError::Panicked)
 }

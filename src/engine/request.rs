@@ -5,7 +5,7 @@ use crate::domain::approval::{self, Approval, RetriedExecution};
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::decision::{Decision, PolicyAnswer};
 use crate::domain::hex::hex;
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::invocation::{Invocation, Subject};
 use crate::domain::requirement::Requirement;
 use crate::domain::text::Identifier;
@@ -23,6 +23,8 @@ pub struct Question {
     pub invocation: Invocation,
     /// The caller's own id of this request.
     pub request_id: Option<Identifier>,
+    /// The wait that the question belongs to.
+    pub wait: Option<WaitId>,
     /// The execution that the call would retry.
     pub retry_of: Option<ExecutionId>,
     /// The agent's own words, neutralised.
@@ -52,7 +54,7 @@ impl Engine {
     ///
     /// # Errors
     /// Out of the caller's bounds; a `request_id` of another request; denied by policy; what is to be retried does not
-    /// exist or has succeeded; too many questions open; the store.
+    /// exist or has succeeded; there is no such wait, or it does not take the question; too many questions open; the store.
     pub async fn request_approval(&self, caller: &AgentCaller, question: Question) -> Result<Asked, EngineError> {
         within(caller, &question.invocation)?;
         let subject = question.invocation.subject.clone();
@@ -67,6 +69,10 @@ impl Engine {
                     _ => None,
                 },
                 reason: Some(reason.to_owned()),
+                wait: match error {
+                    EngineError::Wait(refused) => Some(refused.wait.id),
+                    _ => None,
+                },
                 ..AuditEvent::about(AuditKind::RequestRefused, &subject, Some(&caller.name), "DENY")
             };
             self.store.record(vec![event]).await?;
@@ -93,9 +99,15 @@ impl Engine {
             Decision::ConfirmationRequired(requirement) => Some(requirement.clone()),
         };
         let retried = self.retried(&question).await?;
-        let Some(requirement) = requirement else { return Ok(Asked::Allowed(Box::new(answer))) };
+        let Some(requirement) = requirement else {
+            self.wait_takes(question.wait, subject).await?;
+            return Ok(Asked::Allowed(Box::new(answer)));
+        };
+        let id = ApprovalId::new(Uuid::now_v7());
+        let invocation = &question.invocation;
         let new = NewApproval {
-            id: ApprovalId::new(Uuid::now_v7()),
+            id,
+            arguments: self.keys.seal(id, &invocation.subject.fingerprint, invocation.arguments.canonical())?,
             question: self.question(caller, question, answer, requirement, retried),
             request,
             limits: self.limits,
@@ -105,6 +117,8 @@ impl Engine {
             Requested::Created(approval) => Ok(self.open(approval, false)),
             Requested::Existing(approval) => Ok(self.open(approval.as_of(loaded.now), true)),
             Requested::RequestIdReused => Err(EngineError::RequestIdReused),
+            Requested::WaitUnknown => Err(EngineError::WaitUnknown),
+            Requested::WaitRefused(refused) => Err(EngineError::Wait(refused)),
             Requested::LimitReached(limit) => {
                 let most = match limit {
                     OpenLimit::PerPrincipal => self.limits.per_principal,
@@ -166,7 +180,7 @@ impl Engine {
                 None => requirement,
             },
             retry_of,
-            wait: None,
+            wait: asked.wait,
             subject,
         }
     }
@@ -184,6 +198,8 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         EngineError::TooManyOpen { .. } => Some("TOO_MANY_OPEN_APPROVALS"),
         EngineError::RetryNotNeeded(_) => Some("RETRY_NOT_NEEDED"),
         EngineError::ExecutionUnknown => Some("EXECUTION_NOT_FOUND"),
+        EngineError::WaitUnknown => Some("WAIT_NOT_FOUND"),
+        EngineError::Wait(refused) => Some(refused.refusal.reason()),
         EngineError::Store(_)
         | EngineError::Panicked
         | EngineError::OutOfBounds
@@ -193,6 +209,8 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Command(..)
         | EngineError::Consume(_)
         | EngineError::Report(..)
+        | EngineError::ArgumentsErased(_)
+        | EngineError::Sealing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid
         | EngineError::TooManyWatchers { .. }
@@ -213,6 +231,7 @@ fn digest(question: &Question) -> String {
         subject.fingerprint.to_string(),
         subject.tool_definition_digest.map_or(String::new(), |digest| digest.to_string()),
         question.retry_of.map_or(String::new(), |id| id.to_string()),
+        question.wait.map_or(String::new(), |id| id.to_string()),
         question.agent_note.clone().unwrap_or_default(),
         question.decide_within.map_or(String::new(), |span| span.as_micros().to_string()),
     ];

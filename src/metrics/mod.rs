@@ -51,12 +51,12 @@ pub struct Metrics {
     pub watchers: Watchers,
     /// The policy in force.
     pub policy: PolicyStatus,
-    /// The passes that clean up.
-    pub sweeper: SweeperStatus,
-    writer: OnceLock<WriterSource>,
+    writer: OnceLock<Source<WriterFigures>>,
+    sweeper: OnceLock<Source<SweeperFigures>>,
 }
 
-type WriterSource = Box<dyn Fn() -> Option<WriterFigures> + Send + Sync>;
+/// Where figures are read that somebody else keeps.
+type Source<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,7 @@ impl Metrics {
             backlog: Backlog::default(),
             watchers: Watchers::default(),
             policy: PolicyStatus::default(),
-            sweeper: SweeperStatus::default(),
+            sweeper: OnceLock::new(),
             writer: OnceLock::new(),
         }
     }
@@ -92,6 +92,16 @@ impl Metrics {
     /// What `/metrics` answers.
     pub fn text(self: &Arc<Self>, format: Format) -> String {
         page::text(self, format)
+    }
+
+    /// The same of the background work.
+    pub fn read_sweeper(&self, source: impl Fn() -> Option<SweeperFigures> + Send + Sync + 'static) {
+        // As above.
+        let _ = self.sweeper.set(Box::new(source));
+    }
+
+    fn sweeper(&self) -> Option<SweeperFigures> {
+        self.sweeper.get().and_then(|source| source())
     }
 
     fn writer(&self) -> Option<WriterFigures> {
@@ -352,29 +362,23 @@ impl PolicyStatus {
     }
 }
 
-/// The passes that write down what is overdue and delete what has been kept for long enough.
-#[derive(Debug, Default)]
-pub struct SweeperStatus {
-    done: Counter,
-    failed: Counter,
-    lag: Mutex<Option<Duration>>,
-}
-
-impl SweeperStatus {
-    /// A pass is done; the oldest that it left undone has been overdue for so long.
-    pub fn passed(&self, lag: Duration) {
-        self.done.one();
-        *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = Some(lag);
-    }
-
-    /// A pass failed; the next one is the retry.
-    pub fn failed(&self) {
-        self.failed.one();
-    }
-
-    fn lag(&self) -> Option<Duration> {
-        *self.lag.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the background work did since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweeperFigures {
+    /// Passes that came to their end.
+    pub passes: u64,
+    /// Passes that failed.
+    pub failures: u64,
+    /// How overdue the most overdue is that is not written down.
+    pub lag: Duration,
+    /// Approvals that expired.
+    pub expired: u64,
+    /// Executions that nobody reported in time.
+    pub timed_out: u64,
+    /// Approvals that were erased.
+    pub erased: u64,
+    /// Rows that were deleted.
+    pub deleted: u64,
 }
 
 #[cfg(test)]

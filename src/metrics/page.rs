@@ -255,18 +255,30 @@ fn upkeep(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         "When the policy in force was loaded, by the store's time.",
         policy.as_ref().map(|(_, at)| seconds(at.micros())),
     )?;
+    let sweeper = metrics.sweeper();
+    let passes = sweeper.map(|sweeper| [("done", sweeper.passes), ("failed", sweeper.failures)]);
     page.counters(
         "countersign_sweeper_passes",
-        "Passes that wrote down what was overdue and deleted what had been kept for long enough.",
+        "Passes of the background work.",
+        passes.into_iter().flatten().map(|(result, count)| (vec![("result", result)], count)),
+    )?;
+    let rows = sweeper.map(|sweeper| {
         [
-            (vec![("result", "done")], metrics.sweeper.done.get()),
-            (vec![("result", "failed")], metrics.sweeper.failed.get()),
-        ],
+            ("expired", sweeper.expired),
+            ("timed_out", sweeper.timed_out),
+            ("erased", sweeper.erased),
+            ("deleted", sweeper.deleted),
+        ]
+    });
+    page.counters(
+        "countersign_sweeper_rows",
+        "Rows that it wrote down as over, erased or deleted.",
+        rows.into_iter().flatten().map(|(step, count)| (vec![("step", step)], count)),
     )?;
     page.gauge(
         "countersign_sweeper_lag_seconds",
-        "How long the oldest that the last pass left undone had been overdue.",
-        metrics.sweeper.lag().map(|lag| lag.as_secs_f64()),
+        "How overdue the most overdue is that is not written down.",
+        sweeper.map(|sweeper| sweeper.lag.as_secs_f64()),
     )
 }
 

@@ -32,7 +32,7 @@ fn a_series_whose_value_nobody_knows_is_not_there() {
     let has = |page: &str, name: &str| page.lines().any(|line| line.starts_with(name));
     assert!(unknown.iter().all(|name| !has(&page(&metrics), name)));
     metrics.backlog.read(3, Duration::from_millis(1_500));
-    metrics.sweeper.passed(Duration::from_secs(2));
+    metrics.read_sweeper(|| Some(SweeperFigures { lag: Duration::from_secs(2), ..SweeperFigures::default() }));
     metrics.read_writer(|| Some(WriterFigures { writes: 7, ..WriterFigures::default() }));
     let known = page(&metrics);
     for line in [

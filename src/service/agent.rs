@@ -3,15 +3,19 @@
 use super::fields::Violations;
 use super::{Doors, agent_caller, credential_ended, errors, render, streams, to_the_end};
 use crate::domain::execution::Outcome;
+use crate::domain::ids::WaitId;
 use crate::domain::limits;
 use crate::domain::policy::Policy;
+use crate::domain::wait::{Opening, Resuming};
 use crate::engine::{AgentCaller, Asked, ConsumeCall, OutcomeReport, Question};
+use crate::metrics::{Watcher, Watching};
 use crate::proto::agent_service_server::AgentService;
 use crate::proto::{self, batch_evaluate_result};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt as _;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 impl Doors {
@@ -22,14 +26,14 @@ impl Doors {
         request: proto::EvaluateRequest,
     ) -> Result<proto::EvaluateResponse, Status> {
         let mut violations = Violations::default();
-        let invocation = violations.invocation(request.invocation, self.arguments_bytes);
-        let invocation = violations.and(invocation)?;
+        let read = violations.said(request.invocation, self.arguments_bytes);
+        let (said, arguments) = violations.and(read)?;
         let evaluation = self
             .engine
-            .evaluate(policy, caller, &invocation, request.explain)
+            .evaluate(policy, caller, (&said, &arguments), request.explain)
             .await
             .map_err(|error| errors::status(&error))?;
-        let fingerprint = invocation.subject.fingerprint.to_string();
+        let fingerprint = said.fingerprint(&arguments).to_string();
         Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
     }
 }
@@ -48,7 +52,9 @@ impl AgentService for Doors {
         let named = violations.approval_of_agent(&request.principal, &request.agent, &request.approval_id);
         let (principal, agent, id) = violations.and(named)?;
         let watch = self.engine.watch_approval(&caller, &principal, &agent, id).await;
-        Ok(Response::new(streams::approval(watch.map_err(|error| errors::status(&error))?, ended)))
+        let watch = watch.map_err(|error| errors::status(&error))?;
+        let watching = Watching::begin(self.engine.metrics(), Watcher::Agent);
+        Ok(Response::new(streams::approval(watch, watching, ended)))
     }
 
     async fn evaluate(
@@ -103,6 +109,10 @@ impl AgentService for Doors {
             "" => None,
             text => violations.execution_id("retry_of", text),
         };
+        let wait = match request.wait_id.as_str() {
+            "" => None,
+            text => violations.wait_id("wait_id", text),
+        };
         let agent_note = violations.optional_note("agent_note", &request.agent_note);
         let decide_within = violations.optional_span(
             "decide_within",
@@ -112,7 +122,7 @@ impl AgentService for Doors {
         );
         let invocation = violations.and(invocation)?;
         let engine = Arc::clone(&self.engine);
-        let question = Question { invocation, request_id, retry_of, agent_note, decide_within };
+        let question = Question { invocation, request_id, wait, retry_of, agent_note, decide_within };
         let asked = to_the_end(async move { engine.request_approval(&caller, question).await }).await?;
         Ok(Response::new(match asked {
             Asked::Allowed(answer) => proto::RequestApprovalResponse {
@@ -218,6 +228,104 @@ impl AgentService for Doors {
         let engine = Arc::clone(&self.engine);
         let execution = to_the_end(async move { engine.report_outcome(&caller, &said).await }).await?;
         Ok(Response::new(proto::ReportOutcomeResponse { execution: Some(render::execution(execution)) }))
+    }
+
+    async fn open_wait(
+        &self,
+        request: Request<proto::OpenWaitRequest>,
+    ) -> Result<Response<proto::OpenWaitResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let principal = violations.identifier("principal", &request.principal);
+        let agent = violations.identifier("agent", &request.agent);
+        let conversation = violations.optional_identifier("conversation", &request.conversation);
+        let objective = match &request.objective {
+            Some(objective) => violations.objective("objective", objective),
+            None => {
+                violations.add("objective", "is required");
+                None
+            }
+        };
+        let summary = violations.note("summary", &request.summary);
+        let expire_after = violations.optional_span(
+            "expire_after",
+            request.expire_after.as_ref(),
+            limits::SHORTEST_DEADLINE,
+            limits::LONGEST_DEADLINE,
+        );
+        let ((principal, agent), (objective, summary)) =
+            violations.and(principal.zip(agent).zip(objective.zip(summary)))?;
+        let opening = Opening {
+            id: WaitId::new(Uuid::now_v7()),
+            caller: caller.name.clone(),
+            principal,
+            agent,
+            conversation,
+            objective,
+            summary,
+            expire_after,
+            replace: request.replace,
+        };
+        let engine = Arc::clone(&self.engine);
+        let opened = to_the_end(async move { engine.open_wait(&caller, opening).await }).await?;
+        let wait = Some(render::wait(opened.record));
+        Ok(Response::new(proto::OpenWaitResponse { wait, existing: opened.existing }))
+    }
+
+    async fn get_wait(
+        &self,
+        request: Request<proto::GetWaitRequest>,
+    ) -> Result<Response<proto::GetWaitResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let named = violations.wait_of_agent(&request.principal, &request.agent, &request.wait_id);
+        let named = violations.and(named)?;
+        let wait = self.engine.wait_of_agent(&caller, &named).await.map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::GetWaitResponse { wait: Some(render::wait(wait)) }))
+    }
+
+    async fn resume_wait(
+        &self,
+        request: Request<proto::ResumeWaitRequest>,
+    ) -> Result<Response<proto::ResumeWaitResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let named = violations.wait_of_agent(&request.principal, &request.agent, &request.wait_id);
+        let transcript = violations.identifier("transcript", &request.transcript);
+        if request.version == 0 {
+            violations.add("version", "must be at least 1");
+        }
+        let attempt = violations.attempt_id("attempt_id", &request.attempt_id);
+        let (named, (transcript, attempt)) = violations.and(named.zip(transcript.zip(attempt)))?;
+        let resuming = Resuming {
+            caller: caller.name.clone(),
+            principal: named.principal,
+            agent: named.agent,
+            transcript,
+            version: request.version,
+            attempt,
+        };
+        let engine = Arc::clone(&self.engine);
+        let resumed = to_the_end(async move { engine.resume_wait(&caller, named.id, resuming).await }).await?;
+        Ok(Response::new(render::resumed(resumed)))
+    }
+
+    async fn close_wait(
+        &self,
+        request: Request<proto::CloseWaitRequest>,
+    ) -> Result<Response<proto::CloseWaitResponse>, Status> {
+        let caller = agent_caller(&request)?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let named = violations.wait_of_agent(&request.principal, &request.agent, &request.wait_id);
+        let reason = violations.optional_note("reason", &request.reason);
+        let named = violations.and(named)?;
+        let engine = Arc::clone(&self.engine);
+        let wait = to_the_end(async move { engine.close_wait(&caller, &named, reason.as_deref()).await }).await?;
+        Ok(Response::new(proto::CloseWaitResponse { wait: Some(render::wait(wait)) }))
     }
 }
 

@@ -4,6 +4,7 @@ use super::fields::Violations;
 use super::{Doors, credential_ended, errors, render, streams, to_the_end};
 use crate::domain::approval::{Answer, StateName, Verdict};
 use crate::domain::limits;
+use crate::metrics::{Watcher, Watching};
 use crate::proto;
 use crate::proto::approver_service_server::ApproverService;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl ApproverService for Doors {
         let states = states(&mut violations, &request.get_ref().states);
         violations.finish()?;
         let watch = self.engine.watch_approvals(person, &states).map_err(|error| errors::status(&error))?;
-        Ok(Response::new(streams::approvals(watch, ended)))
+        let watching = Watching::begin(self.engine.metrics(), Watcher::Approver);
+        Ok(Response::new(streams::approvals(watch, watching, ended)))
     }
 
     async fn list_approvals(
@@ -76,6 +78,22 @@ impl ApproverService for Doors {
         let id = violations.and(id)?;
         let approval = self.engine.approval_of_person(&person, id).await.map_err(|error| errors::status(&error))?;
         Ok(Response::new(proto::ApproverServiceGetApprovalResponse { approval: Some(render::approval(approval)) }))
+    }
+
+    async fn get_approval_arguments(
+        &self,
+        request: Request<proto::GetApprovalArgumentsRequest>,
+    ) -> Result<Response<proto::GetApprovalArgumentsResponse>, Status> {
+        let person = self.person(&request, &request.get_ref().principal)?;
+        let mut violations = Violations::default();
+        let id = violations.approval_id("approval_id", &request.get_ref().approval_id);
+        let id = violations.and(id)?;
+        let engine = Arc::clone(&self.engine);
+        let whole = to_the_end(async move { engine.whole_arguments(&person, id).await }).await?;
+        Ok(Response::new(proto::GetApprovalArgumentsResponse {
+            arguments_json: whole.arguments.canonical().to_owned(),
+            fingerprint: whole.fingerprint.to_string(),
+        }))
     }
 
     async fn decide(&self, request: Request<proto::DecideRequest>) -> Result<Response<proto::DecideResponse>, Status> {

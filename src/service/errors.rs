@@ -3,6 +3,8 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod waits;
+
 use super::sparing::Sparing;
 use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
@@ -200,6 +202,10 @@ pub(super) fn status(error: &EngineError) -> Status {
             "execution",
             "there is no such execution for this caller, principal and agent",
         ),
+        EngineError::WaitUnknown => {
+            not_found("WAIT_NOT_FOUND", "wait", "there is no such wait for this caller, principal and agent")
+        }
+        EngineError::Wait(refused) => waits::status(refused),
         EngineError::PolicyDenied(answer) => policy_denied(answer),
         EngineError::RequestIdReused => refusal(
             Code::AlreadyExists,
@@ -212,6 +218,13 @@ pub(super) fn status(error: &EngineError) -> Status {
         EngineError::Command(refusal, approval) => command(refusal, approval),
         EngineError::Consume(refusal) => consume(refusal),
         EngineError::Report(refusal, execution) => report(*refusal, execution),
+        EngineError::ArgumentsErased(approval) => precondition(
+            "ARGUMENTS_ERASED",
+            "approval",
+            "the arguments of this approval are not kept: erased a while after it was final, or asked before any were kept",
+            metadata([("approval_id", approval.to_string())]),
+        ),
+        EngineError::Sealing(error) => internal(&error.to_string()),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
             details.set_retry_info(Some(RETRY_RACE));
@@ -228,14 +241,8 @@ pub(super) fn status(error: &EngineError) -> Status {
             vec![("page_token".to_owned(), "was not made for this query".to_owned())],
         ),
         EngineError::TooManyWatchers { per_caller, most } => too_many_watchers(*per_caller, *most),
-        EngineError::WatchTooSlow => watch_again(
-            "WATCH_TOO_SLOW",
-            "what there was to tell was not taken in time: watch again, which begins with what is so then",
-        ),
-        EngineError::WatchInterrupted => watch_again(
-            "WATCH_INTERRUPTED",
-            "some changes can no longer be told: watch again, which begins with what is so then",
-        ),
+        EngineError::WatchTooSlow => watch_again("WATCH_TOO_SLOW", "what there was to tell was not taken in time"),
+        EngineError::WatchInterrupted => watch_again("WATCH_INTERRUPTED", "some changes can no longer be told"),
     }
 }
 
@@ -338,9 +345,10 @@ fn too_many_watchers(per_caller: bool, most: usize) -> Status {
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
-fn watch_again(reason: &str, message: &str) -> Status {
+fn watch_again(reason: &str, what: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, Metadata::new());
     details.set_retry_info(Some(RETRY_RACE));
+    let message = format!("{what}: watch again, which begins with what is so then");
     Status::with_error_details(Code::Unavailable, message, details)
 }
 

@@ -3,11 +3,12 @@
 use super::errors;
 use crate::domain::arguments::Arguments;
 use crate::domain::fingerprint::{DefinitionDigest, Fingerprint};
-use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
+use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::invocation::{Invocation, Objective, Said};
 use crate::domain::limits;
 use crate::domain::text::{Identifier, LineBreaks, bounded_note, neutralise};
 use crate::domain::time::Timestamp;
+use crate::engine::NamedWait;
 use crate::proto;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -107,6 +108,19 @@ impl Violations {
         Some((principal?, agent?, id?))
     }
 
+    /// A required wait's id.
+    pub(super) fn wait_id(&mut self, field: &str, text: &str) -> Option<WaitId> {
+        self.uuid(field, WaitId::parse(text))
+    }
+
+    /// The same for a wait.
+    pub(super) fn wait_of_agent(&mut self, principal: &str, agent: &str, id: &str) -> Option<NamedWait> {
+        let principal = self.identifier("principal", principal);
+        let agent = self.identifier("agent", agent);
+        let id = self.wait_id("wait_id", id);
+        Some(NamedWait { principal: principal?, agent: agent?, id: id? })
+    }
+
     /// A required attempt's id.
     pub(super) fn attempt_id(&mut self, field: &str, text: &str) -> Option<AttemptId> {
         self.uuid(field, AttemptId::parse(text))
@@ -143,6 +157,14 @@ impl Violations {
                 None
             }
         }
+    }
+
+    /// Somebody's own words, neutralised.
+    pub(super) fn note(&mut self, field: &str, text: &str) -> Option<String> {
+        if text.is_empty() {
+            self.add(field, "is required");
+        }
+        self.optional_note(field, text)
     }
 
     /// A short text from the remote service, neutralised, or none where it is empty.
@@ -192,6 +214,16 @@ impl Violations {
 
     /// A required invocation.
     pub(super) fn invocation(&mut self, said: Option<proto::Invocation>, arguments_bytes: usize) -> Option<Invocation> {
+        let (said, arguments) = self.said(said, arguments_bytes)?;
+        Some(Invocation::new(said, arguments))
+    }
+
+    /// The same in its two parts, for what needs none of its digests.
+    pub(super) fn said(
+        &mut self,
+        said: Option<proto::Invocation>,
+        arguments_bytes: usize,
+    ) -> Option<(Said, Arguments)> {
         let Some(said) = said else {
             self.add("invocation", "is required");
             return None;
@@ -203,7 +235,8 @@ impl Violations {
         let account = self.optional_identifier("invocation.account", &said.account);
         let connection = self.optional_identifier("invocation.connection", &said.connection);
         let action = self.identifier("invocation.action", &said.action);
-        let objective = said.objective.as_ref().and_then(|objective| self.objective(objective));
+        let objective = said.objective.as_ref();
+        let objective = objective.and_then(|objective| self.objective("invocation.objective", objective));
         let tool_definition_digest = self.definition(&said.tool_definition_digest);
         let labels = self.labels(said.labels);
         let arguments = self.arguments(&said.arguments_json, arguments_bytes);
@@ -219,7 +252,7 @@ impl Violations {
             tool_definition_digest,
             labels,
         };
-        Some(Invocation::new(said, arguments?))
+        Some((said, arguments?))
     }
 
     fn arguments(&mut self, text: &str, most: usize) -> Option<Arguments> {
@@ -234,11 +267,12 @@ impl Violations {
         }
     }
 
-    fn objective(&mut self, objective: &proto::Objective) -> Option<Objective> {
-        let transcript = self.identifier("invocation.objective.transcript", &objective.transcript);
-        let id = self.identifier("invocation.objective.id", &objective.id);
+    /// What an agent is working on, in the field of that name.
+    pub(super) fn objective(&mut self, field: &str, objective: &proto::Objective) -> Option<Objective> {
+        let transcript = self.identifier(&format!("{field}.transcript"), &objective.transcript);
+        let id = self.identifier(&format!("{field}.id"), &objective.id);
         if objective.revision > limits::MAX_REVISION {
-            self.add("invocation.objective.revision", "must be at most 2^53-1");
+            self.add(&format!("{field}.revision"), "must be at most 2^53-1");
             return None;
         }
         Some(Objective { transcript: transcript?, id: id?, revision: objective.revision })

@@ -7,6 +7,7 @@ mod counting;
 mod edge;
 mod errors;
 mod fields;
+mod guard;
 mod methods;
 mod operator;
 mod render;
@@ -15,22 +16,22 @@ mod streams;
 mod trace;
 
 pub use edge::EdgeLayer;
+pub use guard::{Doorway, Guarded};
 pub use methods::methods;
 pub(crate) use sparing::Sparing;
 
-use crate::auth::{AuthError, Caller, Credential, Powers, Role, SharedCallers};
+use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
 use crate::domain::approval::Person;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError};
-use crate::metrics::{CredentialRefusal, Metrics};
 use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
 use fields::Violations;
+use guard::Guard;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status};
 use tracing::Instrument as _;
 
@@ -47,9 +48,6 @@ pub struct Doors {
     arguments_bytes: usize,
 }
 
-/// A door with the check of its role before it, held to the client's deadline.
-type Guarded<S> = InterceptedService<S, Guard>;
-
 impl Doors {
     /// The doors over `engine`, with arguments of at most `arguments_bytes`.
     pub fn new(engine: Arc<Engine>, arguments_bytes: usize) -> Self {
@@ -59,23 +57,23 @@ impl Doors {
     /// `AgentService`.
     pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
         let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, self.guard(callers, Role::Agent))
+        Guarded::new(service, self.guard(callers, Role::Agent))
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
         let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, self.guard(callers, Role::Approver))
+        Guarded::new(service, self.guard(callers, Role::Approver))
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
         let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        InterceptedService::new(service, self.guard(callers, Role::Operator))
+        Guarded::new(service, self.guard(callers, Role::Operator))
     }
 
     fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
-        Guard { callers: callers.clone(), role, refusals: Arc::default(), metrics: Arc::clone(self.engine.metrics()) }
+        Guard::new(callers.clone(), role, Arc::clone(self.engine.metrics()))
     }
 
     /// The person that an approver's request speaks for.
@@ -104,39 +102,6 @@ impl Doors {
         }
         .map_err(|error| errors::status(&error))?;
         Ok(self.engine.person(id, caller.name.clone()))
-    }
-}
-
-/// Lets through who has the role of the service behind it. It stands inside the routed service, so it hangs on the method
-/// that was resolved and not on how a path was spelt.
-#[derive(Clone, Debug)]
-pub struct Guard {
-    callers: SharedCallers,
-    role: Role,
-    refusals: Arc<Sparing>,
-    metrics: Arc<Metrics>,
-}
-
-impl tonic::service::Interceptor for Guard {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let header = request.metadata().get("authorization").map(tonic::metadata::MetadataValue::as_bytes);
-        // Two credentials are ambiguous, so they are none.
-        let header = header.filter(|_| request.metadata().get_all("authorization").iter().count() == 1);
-        let credential = self.callers.authenticate(header, self.role).map_err(|error| {
-            self.metrics.credentials.one(match error {
-                AuthError::Missing => CredentialRefusal::Missing,
-                AuthError::Invalid => CredentialRefusal::Invalid,
-                AuthError::Expired => CredentialRefusal::Expired,
-                AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
-            });
-            if let Some(unsaid) = self.refusals.say() {
-                let peer = request.remote_addr().map_or(String::new(), |peer| peer.to_string());
-                tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
-            }
-            errors::unauthorised(error)
-        })?;
-        request.extensions_mut().insert(credential);
-        Ok(request)
     }
 }
 

@@ -98,13 +98,17 @@ impl OperatorService for Doors {
             "" => None,
             text => violations.execution_id("execution_id", text),
         };
+        let wait = match request.wait_id.as_str() {
+            "" => None,
+            text => violations.wait_id("wait_id", text),
+        };
         let principal = violations.optional_identifier("principal", &request.principal);
         violations.finish()?;
         let page_size = match request.page_size {
             0 => PAGE,
             size => size.min(limits::AUDIT_PAGE),
         };
-        let filter = AuditFilter { approval, execution, principal };
+        let filter = AuditFilter { approval, execution, wait, principal };
         let page = self
             .engine
             .list_audit_records(&caller, filter, page_size, &request.page_token)

@@ -10,7 +10,8 @@ use crate::domain::requirement::Requirement;
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::engine::Permit;
+use crate::domain::wait::{Ending, Wait, WaitState};
+use crate::engine::{Permit, ResumedWait, WaitRecord};
 use crate::proto;
 use std::time::Duration;
 
@@ -216,6 +217,7 @@ pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
         execution_id,
         close_time,
         closed_by,
+        wait_id: question.wait.map_or(String::new(), |id| id.to_string()),
         retry_of: question.retry_of.map_or(String::new(), |retried| retried.id.to_string()),
         state_reason,
         version: approval.version,
@@ -303,17 +305,79 @@ pub(super) fn audit_record(record: AuditRecord) -> proto::AuditRecord {
         principal: event.principal.to_string(),
         agent: event.agent.to_string(),
         conversation: optional(event.conversation.as_ref()),
-        connector: event.connector.to_string(),
+        connector: optional(event.connector.as_ref()),
         account: optional(event.account.as_ref()),
-        action: event.action.to_string(),
+        action: optional(event.action.as_ref()),
         approval_id: event.approval.map_or(String::new(), |id| id.to_string()),
         execution_id: event.execution.map_or(String::new(), |id| id.to_string()),
-        fingerprint: event.fingerprint.to_string(),
+        fingerprint: event.fingerprint.map_or(String::new(), |fingerprint| fingerprint.to_string()),
         policy_revision: event.policy_revision.unwrap_or_default(),
         person: optional(event.person.as_ref()),
         decision: event.decision,
         reason: event.reason.unwrap_or_default(),
         note: event.note.unwrap_or_default(),
         labels: event.labels.into_iter().collect(),
+        wait_id: event.wait.map_or(String::new(), |id| id.to_string()),
+    }
+}
+
+/// A wait as it stands: the domain's `as_of(now)` has been applied.
+pub(super) fn wait(record: WaitRecord) -> proto::Wait {
+    let WaitRecord { wait, approvals, more_approvals, pending } = record;
+    let Wait { id, opened_by, principal, agent, conversation, objective: said, summary, .. } = wait;
+    let empty = proto::Wait::default();
+    let in_state = match wait.state {
+        WaitState::Open => proto::Wait { state: proto::WaitState::Open.into(), ..empty },
+        WaitState::Resumed(resumption) => proto::Wait {
+            state: proto::WaitState::Resumed.into(),
+            resume_time: Some(time(resumption.at)),
+            resumed_by: resumption.by.to_string(),
+            ..empty
+        },
+        WaitState::Closed { at, ending } => {
+            let (kind, by, reason) = match ending {
+                Ending::Closed { by, reason } => (proto::WaitCloseKind::Closed, by.to_string(), reason),
+                Ending::Replaced { by } => (proto::WaitCloseKind::Replaced, by.to_string(), None),
+                Ending::Expired => (proto::WaitCloseKind::Expired, String::new(), None),
+            };
+            proto::Wait {
+                state: proto::WaitState::Closed.into(),
+                close_kind: kind.into(),
+                close_time: Some(time(at)),
+                closed_by: by,
+                close_reason: reason.unwrap_or_default(),
+                ..empty
+            }
+        }
+    };
+    proto::Wait {
+        id: id.to_string(),
+        principal: principal.to_string(),
+        agent: agent.to_string(),
+        conversation: optional(conversation.as_ref()),
+        objective: Some(objective(&said)),
+        summary,
+        version: wait.version,
+        approval_ids: approvals.iter().map(ToString::to_string).collect(),
+        more_approvals,
+        pending_approvals: pending,
+        opened_by: opened_by.to_string(),
+        create_time: Some(time(wait.create_time)),
+        update_time: Some(time(wait.update_time)),
+        expire_time: Some(time(wait.expire_time)),
+        ..in_state
+    }
+}
+
+/// A wait whose agent goes on, with its approvals as they stand and without what is for people alone.
+pub(super) fn resumed(resumed: ResumedWait) -> proto::ResumeWaitResponse {
+    let approvals = resumed.approvals.into_iter().map(|mut one| {
+        one.question.preview = None;
+        approval(one)
+    });
+    proto::ResumeWaitResponse {
+        approvals: approvals.collect(),
+        wait: Some(wait(resumed.record)),
+        replayed: resumed.replayed,
     }
 }

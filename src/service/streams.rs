@@ -2,6 +2,7 @@
 
 use super::{errors, render};
 use crate::engine::{ApprovalWatch, ApprovalsWatch, EngineError, Seen};
+use crate::metrics::Watching;
 use crate::proto::{self, watch_approvals_response::Event};
 use futures_util::Stream;
 use futures_util::stream::unfold;
@@ -13,30 +14,32 @@ use tonic::Status;
 /// What a streaming method answers with.
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// The states of one approval.
+/// The states of one approval; while they are told, somebody is `watching`.
 pub(super) fn approval(
     watch: ApprovalWatch,
+    watching: Watching,
     ended: impl Future<Output = ()> + Send + 'static,
 ) -> Answers<proto::WatchApprovalResponse> {
     until(
         ended,
-        unfold(watch, |mut watch| async move {
+        unfold((watch, watching), |(mut watch, watching)| async move {
             let told = watch.next().await?.map_err(refused);
             let answer =
                 told.map(|approval| proto::WatchApprovalResponse { approval: Some(render::approval(approval)) });
-            Some((answer, watch))
+            Some((answer, (watch, watching)))
         }),
     )
 }
 
-/// What one person sees.
+/// What one person sees; while it is told, somebody is `watching`.
 pub(super) fn approvals(
     watch: ApprovalsWatch,
+    watching: Watching,
     ended: impl Future<Output = ()> + Send + 'static,
 ) -> Answers<proto::WatchApprovalsResponse> {
     until(
         ended,
-        unfold(watch, |mut watch| async move {
+        unfold((watch, watching), |(mut watch, watching)| async move {
             let told = watch.next().await?.map_err(refused);
             let answer = told.map(|seen| proto::WatchApprovalsResponse {
                 event: Some(match seen {
@@ -46,7 +49,7 @@ pub(super) fn approvals(
                     }
                 }),
             });
-            Some((answer, watch))
+            Some((answer, (watch, watching)))
         }),
     )
 }

@@ -39,7 +39,7 @@ pub enum Told {
 #[derive(Debug, Default)]
 pub struct Touched {
     approvals: Vec<Touch>,
-    records: Vec<AuditKind>,
+    records: Vec<(AuditKind, u64)>,
 }
 
 impl Touched {
@@ -48,13 +48,13 @@ impl Touched {
         self.approvals.push(Touch { id, version });
     }
 
-    /// Notes that an audit record of this kind was written.
-    pub fn recorded(&mut self, kind: AuditKind) {
-        self.records.push(kind);
+    /// Notes that so many audit records of this kind were written.
+    pub fn recorded(&mut self, kind: AuditKind, number: u64) {
+        self.records.push((kind, number));
     }
 
-    /// The kinds of the audit records that were written, each as often as there is one.
-    pub fn records(&self) -> &[AuditKind] {
+    /// How many audit records of which kinds were written; a kind may be there several times.
+    pub fn records(&self) -> &[(AuditKind, u64)] {
         &self.records
     }
 }

@@ -4,16 +4,18 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, ExecutionStateName, Outcome, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use crate::metrics::{Metrics, OperationFigures, StoreFailure};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -34,8 +36,13 @@ enum Operation {
     ConsumeFacts,
     Execution,
     SaveExecution,
+    Arguments,
     Executions,
     Record,
+    OpenWait,
+    Wait,
+    ResumeWait,
+    CloseWait,
     Sweep,
     AuditRecords,
     Backlog,
@@ -44,7 +51,7 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 24] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -57,8 +64,13 @@ impl Operation {
         Self::ConsumeFacts,
         Self::Execution,
         Self::SaveExecution,
+        Self::Arguments,
         Self::Executions,
         Self::Record,
+        Self::OpenWait,
+        Self::Wait,
+        Self::ResumeWait,
+        Self::CloseWait,
         Self::Sweep,
         Self::AuditRecords,
         Self::Backlog,
@@ -81,8 +93,13 @@ impl Operation {
             Self::ConsumeFacts => "consume_facts",
             Self::Execution => "execution",
             Self::SaveExecution => "save_execution",
+            Self::Arguments => "arguments",
             Self::Executions => "executions",
             Self::Record => "record",
+            Self::OpenWait => "open_wait",
+            Self::Wait => "wait",
+            Self::ResumeWait => "resume_wait",
+            Self::CloseWait => "close_wait",
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
@@ -215,12 +232,53 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Record, self.store.record(events)).await
     }
 
-    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
-        self.timed(Operation::Executions, self.store.executions(query)).await
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.timed(Operation::OpenWait, self.store.open_wait(opening)).await
     }
 
-    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        self.timed(Operation::Wait, self.store.wait(id)).await
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.timed(Operation::ResumeWait, self.store.resume_wait(id, resuming)).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.timed(Operation::CloseWait, self.store.close_wait(id, caller, reason)).await
+    }
+
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.timed(Operation::Arguments, self.store.arguments_seen_by(id, viewer)).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.timed(Operation::Keys, self.store.keys_in_use()).await
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        self.timed(Operation::Executions, self.store.executions(query)).await
     }
 
     async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
@@ -229,6 +287,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.timed(Operation::Sweep, self.store.sweep(step, limit)).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

@@ -8,21 +8,24 @@ pub mod changes;
 pub mod metered;
 pub mod sqlite;
 mod sweep;
+mod waits;
 
 #[cfg(test)]
 mod conformance;
 
 pub use sweep::{Retention, Sweep, Swept};
+pub use waits::{OpenedWait, RefusedWait, ResumedWait, WaitRecord, Waited};
 
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, ExecutionStateName, Start};
-use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
+use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
 use changes::Changes;
 use std::fmt;
@@ -89,8 +92,53 @@ pub struct NewApproval {
     pub question: Question,
     /// The caller's own id of the request.
     pub request: Option<RequestKey>,
+    /// All of the arguments, sealed for this id.
+    pub arguments: SealedArguments,
     /// How many approvals may be open at once.
     pub limits: OpenLimits,
+}
+
+/// The arguments of an approval, sealed. Only who has the server secret of `key_id` can open them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedArguments {
+    /// The id of the server secret.
+    pub key_id: String,
+    /// What was sealed; never empty.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for SealedArguments {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SealedArguments({} bytes, key {})", self.bytes.len(), self.key_id)
+    }
+}
+
+/// An approval with what is kept of its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithArguments {
+    /// The approval, as it stands in the table.
+    pub approval: Approval,
+    /// Its arguments; none once they are erased, and of what was asked before any were kept.
+    pub arguments: Option<SealedArguments>,
+}
+
+/// For whom an approval is read. What one is not to see is not loaded, so that it costs what an absent one costs.
+#[derive(Clone, Copy, Debug)]
+pub enum Viewer<'a> {
+    /// The agent's side: approvals of this very pair.
+    Agent {
+        /// On whose behalf the agent acts.
+        principal: &'a Identifier,
+        /// The program that acts.
+        agent: &'a Identifier,
+    },
+    /// A person: approvals that have the person or one of these groups in their audience.
+    Person {
+        /// Who.
+        id: &'a Identifier,
+        /// Every group of today's policy that the person is in.
+        groups: &'a [Identifier],
+    },
 }
 
 /// A `request_id` with what it stands for.
@@ -131,6 +179,10 @@ pub enum Requested {
     RequestIdReused,
     /// Too many are open. Nothing was recorded.
     LimitReached(OpenLimit),
+    /// There is no such wait of the question's principal and agent.
+    WaitUnknown,
+    /// Its wait does not take it.
+    WaitRefused(Box<RefusedWait>),
 }
 
 /// What a `request_id` stood for.
@@ -236,6 +288,8 @@ pub struct AuditQuery {
     pub approval: Option<ApprovalId>,
     /// Only those about this execution.
     pub execution: Option<ExecutionId>,
+    /// Only those about this wait and what was asked in it.
+    pub wait: Option<WaitId>,
     /// Only those on behalf of this principal.
     pub principal: Option<Identifier>,
     /// Only those written before this position, the last of the page before.
@@ -276,11 +330,12 @@ pub trait Store: Send + Sync + 'static {
     /// The store's time as last read, plus the monotonic time since: for what must not wait for the store.
     fn estimated_time(&self) -> Timestamp;
 
-    /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; overdue approvals
-    /// of the same question are expired first; the same question still open (same caller, every identity but the
+    /// Records a question, in one transaction: a `request_id` seen before is answered with its approval; the wait that it
+    /// names must be of its principal and agent and take it ([`crate::domain::wait::Wait::accepts`]), which bounds the
+    /// approval's deadlines; overdue approvals of the same question are expired first; the same question still open (same caller, every identity but the
     /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
-    /// then stands for it; limits are checked; else the approval is made, with its audience, its `request_id` and its
-    /// audit record.
+    /// then stands for it; limits are checked; else the approval is made, with its audience, its sealed arguments, its
+    /// `request_id` and its audit record.
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError>;
 
     /// What a `request_id` stood for, if it is known.
@@ -294,6 +349,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// One approval.
     async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// One approval, if this viewer may see it.
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// The same with its sealed arguments, of the same instant. An open approval without them is corrupt.
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError>;
 
     /// These approvals, in any order; those that there are.
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError>;
@@ -340,6 +409,30 @@ pub trait Store: Send + Sync + 'static {
     /// Saves a changed execution and its audit records, under the same conditions as [`Store::save_approval`].
     async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError>;
 
+    /// Opens a wait, in one transaction: the transcript's active wait is read, the domain decides
+    /// ([`Opening::against`]), and what ends or moves on withdraws its approvals.
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError>;
+
+    /// One wait; none if there is none of that id.
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError>;
+
+    /// Lets an agent go on, in one transaction, unless one of the wait's approvals is pending; none if there is no such
+    /// wait. One that is overdue is expired first.
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError>;
+
+    /// Closes a wait and withdraws its approvals, in one transaction; none if there is no such wait. One that is overdue
+    /// is expired instead.
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError>;
+
     /// Writes audit records that go with no other change: refusals.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
 
@@ -356,7 +449,10 @@ pub trait Store: Send + Sync + 'static {
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;
 
-    /// Notes a server secret as in use, unless its id is there.
+    /// The ids of the server secrets that arguments are sealed under, however many rows there are.
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Notes a server secret as known, unless its id is there.
     async fn add_key(&self, key: StoredKey) -> Result<(), StoreError>;
 
     /// Finishes what is in flight and lets go of the table.

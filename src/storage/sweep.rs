@@ -28,7 +28,7 @@ impl Default for Retention {
 impl Retention {
     /// Every step of upkeep under this retention, in the order in which one makes work for the next.
     pub fn steps(&self) -> Vec<Sweep> {
-        let mut steps = vec![Sweep::ExpireApprovals, Sweep::TimeOutExecutions];
+        let mut steps = vec![Sweep::ExpireApprovals, Sweep::ExpireWaits, Sweep::TimeOutExecutions];
         steps.extend(self.erase_after.map(|kept| Sweep::EraseApprovals { kept }));
         steps.extend(self.approvals.map(|kept| Sweep::DeleteApprovals { kept }));
         steps.extend(self.executions.map(|kept| Sweep::DeleteExecutions { kept }));
@@ -43,6 +43,8 @@ impl Retention {
 pub enum Sweep {
     /// Writes down that the deadlines of approvals have come: what `Approval::expired` says of each.
     ExpireApprovals,
+    /// Writes down that the time of waits is over: what `Wait::expired` says of each, with what it withdraws.
+    ExpireWaits,
     /// Writes down that nobody reported in time: what `Execution::timed_out` says of each.
     TimeOutExecutions,
     /// Erases what approvals show of their arguments, once they have been final for `kept`. Their version stays: nothing of

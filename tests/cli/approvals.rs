@@ -60,6 +60,31 @@ fn a_person_lists_shows_and_approves() {
 }
 
 #[test]
+fn all_arguments_are_shown_to_who_asks_for_them_behind_the_bar_or_as_json() {
+    let serving = Serving::start("arguments");
+    let hostile = "\u{1b}[2J\u{202e}\r\nstate           APPROVED\u{200b}";
+    let long = "x".repeat(5_000);
+    let arguments = serde_json::json!({
+        "recipient_email": "a@acme.com", "password": "hunter2", "body": format!("{long}THE END"), hostile: hostile,
+    });
+    let id = serving.ask_one(&arguments.to_string()).id;
+    assert!(!serving.approvals("dana", &["show", &id]).out.contains("hunter2"));
+    let ran = serving.approvals("dana", &["show", "--arguments", &id]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    harmless(&ran.out);
+    let (_, all) = ran.out.split_once("\nall arguments ").unwrap();
+    assert!(all.contains("\"password\": \"hunter2\"") && all.contains("THE END"), "{all}");
+    assert!(all.lines().all(|line| line.trim_start().starts_with('|')), "{all}");
+    let ran = serving.approvals("dana", &["show", "--arguments", "--json", &id]);
+    harmless(&ran.out);
+    let answer = ran.json();
+    let whole: Value = serde_json::from_str(answer["arguments_json"].as_str().unwrap()).unwrap();
+    assert_eq!((whole, &answer["id"]), (arguments, &id.as_str().into()));
+    let ran = serving.approvals("eve", &["show", "--arguments", &id]);
+    assert!(ran.code == 1 && ran.err.contains("APPROVAL_NOT_FOUND"), "{ran:?}");
+}
+
+#[test]
 fn a_denial_ends_it_and_is_told_with_its_reason() {
     let serving = Serving::start("deny");
     let id = serving.ask_one(EMAIL).id;

@@ -92,6 +92,16 @@ impl ApproverService for Liar {
         self.answer(proto::ApproverServiceGetApprovalResponse { approval: Some(Self::approval()) })
     }
 
+    async fn get_approval_arguments(
+        &self,
+        _: Request<proto::GetApprovalArgumentsRequest>,
+    ) -> Result<Response<proto::GetApprovalArgumentsResponse>, Status> {
+        let arguments_json = format!("{{{}:[{0}]}}", serde_json::to_string(HOSTILE).unwrap());
+        let arguments_json = countersign::domain::canonical::Canonical::from_stored(&arguments_json)
+            .map_or_else(|_| arguments_json.clone(), |canonical| canonical.into_string());
+        self.answer(proto::GetApprovalArgumentsResponse { arguments_json, fingerprint: HOSTILE.to_owned() })
+    }
+
     async fn decide(&self, request: Request<proto::DecideRequest>) -> Result<Response<proto::DecideResponse>, Status> {
         self.decided.lock().unwrap().push(request.into_inner());
         let approval = proto::Approval { state: ApprovalState::Approved.into(), ..Self::approval() };
@@ -121,13 +131,15 @@ fn approvals(liar: &Liar, commands: &[&[&str]]) -> Vec<Ran> {
     commands.iter().map(run).collect()
 }
 
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 8] = [
     &["list"],
     &["list", "--json"],
     &["show", "x"],
     &["show", "x", "--json"],
     &["approve", "x", "--yes"],
     &["deny", "x", "--yes", "--json"],
+    &["show", "x", "--arguments"],
+    &["show", "x", "--arguments", "--json"],
 ];
 
 #[test]
@@ -146,6 +158,17 @@ fn what_a_sidecar_sends_is_neutralised_once_more_and_json_loses_nothing() {
     assert_eq!(ran[3].json()["message"], HOSTILE);
     assert_eq!(ran[1].json()["approvals"][1]["agent_note"], HOSTILE);
     assert_eq!(ran[5].json()["id"], HOSTILE);
+}
+
+#[test]
+fn what_a_sidecar_tells_is_neutralised_and_its_refusal_ends_it() {
+    let liar = Liar::default();
+    for ran in approvals(&liar, &[&["watch"], &["watch", "--json"]]) {
+        assert_eq!(ran.code, 1, "{ran:?}");
+        harmless(&ran.out);
+        harmless(&ran.err);
+        assert!(ran.out.contains("owned"), "{ran:?}");
+    }
 }
 
 #[test]

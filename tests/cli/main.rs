@@ -12,11 +12,13 @@ mod health;
 mod hostile;
 mod migrate;
 mod reload;
+mod secret;
 mod serve;
 mod socket;
 mod support;
 mod terminal;
 mod traces;
+mod watch;
 
 use support::run;
 

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use crate::moves::*;
-use countersign::domain::audit::AuditKind;
+use countersign::domain::audit::{AuditKind, AuditedEvaluations};
 use countersign::proto::*;
 use countersign::storage::AuditQuery;
 use std::collections::BTreeSet;
@@ -101,22 +101,34 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     let press = Invocation { arguments_json: r#"{"to":"SENTINEL@press.example"}"#.to_owned(), ..email() };
     refused(sidecar.request(press).await, Code::PermissionDenied, "POLICY_DENIED");
     let read = Invocation { arguments_json: arguments.to_owned(), ..fetch() };
+    sidecar.evaluate(read.clone()).await.unwrap();
     let attempt = new_attempt();
     sidecar.attempt("", &attempt, read.clone()).await.unwrap();
     assert!(sidecar.attempt("", &attempt, read).await.unwrap().replayed);
     sidecar.advance(Duration::from_secs(300));
     assert_eq!(sidecar.sweep().await.timed_out, 1);
+    let (whole, _) = sidecar.approved(with("arguments")).await;
+    sidecar.arguments_for("olga", &whole.id).await.unwrap();
+    sidecar.take_back("olga", &whole.id).await.unwrap();
+    crate::sealing::erase(sidecar, &whole.id).await;
+    let erased = sidecar.arguments_for("olga", &whole.id).await;
+    refused(erased, Code::FailedPrecondition, "ARGUMENTS_ERASED");
     let callers = ["runtime", "runtime-2", "chat", "ops", "dana"].map(token);
     (tokens.into_iter().chain(callers).collect(), vec!["SENTINEL-MASKED".to_owned(), "SENTINEL@press".to_owned()])
 }
 
 #[tokio::test]
 async fn every_kind_appears_with_its_facts() {
-    let sidecar = Sidecar::start().await;
+    let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
     everything(&sidecar).await;
+    let waiting = "countersign_evaluation_audit_waiting";
+    crate::metrics::until(&sidecar, "the evaluation is written", |page| page.value(waiting) == 0.0).await;
     let records = sidecar.audit().await;
     let kinds: BTreeSet<&str> = records.iter().map(|record| record.kind.as_str()).collect();
-    assert_eq!(kinds, AuditKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    // Those of waits and of evaluations have tests of their own.
+    let all = AuditKind::ALL.iter().map(|kind| kind.as_str());
+    let others = all.filter(|kind| !kind.starts_with("wait.") && !kind.starts_with("evaluation."));
+    assert_eq!(kinds, others.collect());
     let revision = sidecar.operator().get_policy(GetPolicyRequest {}).await.unwrap().into_inner().revision;
     let mut ids = BTreeSet::new();
     let mut last = 0;
@@ -128,8 +140,15 @@ async fn every_kind_appears_with_its_facts() {
         assert_eq!((record.connector.as_str(), record.account.as_str()), ("gmail", "work-mailbox-a"));
         assert!(record.fingerprint.starts_with("v1:") && record.fingerprint.len() == 67);
         assert_eq!(record.labels, email().labels);
-        let of_people =
-            ["approval.decided", "approval.approved", "approval.denied", "decide.refused", "approval.revoked"];
+        let of_people = [
+            "approval.decided",
+            "approval.approved",
+            "approval.denied",
+            "decide.refused",
+            "approval.revoked",
+            "arguments.read",
+            "arguments.refused",
+        ];
         assert_eq!(!record.person.is_empty(), of_people.contains(&record.kind.as_str()), "{}", record.kind);
         let caller = match record.kind.as_str() {
             "approval.expired" | "execution.timed_out" => "",
@@ -138,14 +157,21 @@ async fn every_kind_appears_with_its_facts() {
             _ => "runtime",
         };
         assert_eq!(record.caller, caller, "{}", record.kind);
-        let asks_policy =
-            ["approval.requested", "request.refused", "approval.consumed", "execution.started", "consume.refused"];
+        let asks_policy = [
+            "approval.requested",
+            "request.refused",
+            "approval.consumed",
+            "execution.started",
+            "consume.refused",
+            "evaluation.decided",
+        ];
         if asks_policy.contains(&record.kind.as_str()) {
             assert_eq!(record.policy_revision, revision, "{}", record.kind);
         }
-        let without_approval = ["request.refused", "execution.started", "consume.replayed", "execution.timed_out"]
-            .contains(&record.kind.as_str())
-            || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
+        let without_approval =
+            ["request.refused", "execution.started", "consume.replayed", "execution.timed_out", "evaluation.decided"]
+                .contains(&record.kind.as_str())
+                || (record.kind == "consume.refused" && record.reason == "APPROVAL_REQUIRED");
         let with_approval = !without_approval;
         assert_eq!(!record.approval_id.is_empty(), with_approval, "{} {}", record.kind, record.reason);
         let with_execution =
@@ -171,6 +197,8 @@ async fn every_kind_appears_with_its_facts() {
         assert_eq!(notes(kind), [(decision, note)].into());
         assert_eq!(facts(kind), [(decision, "")].into());
     }
+    assert_eq!(facts("arguments.read"), [("READ", "")].into());
+    assert_eq!(facts("arguments.refused"), [("REFUSED", "ARGUMENTS_ERASED")].into());
     assert_eq!(facts("cancel.refused"), [("CANCEL", "APPROVAL_CANCELLED")].into());
     assert_eq!(facts("report.refused"), [("SUCCEEDED", "OUTCOME_FINAL")].into());
     assert_eq!(facts("consume.replayed"), [("ALLOW", "ALLOWED")].into());

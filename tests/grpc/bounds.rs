@@ -118,6 +118,7 @@ async fn a_request_that_is_wrong_all_over_is_told_within_what_a_status_may_carry
         labels: (0..16).map(|index| (format!("{}{index}", bad()), bad())).collect(),
     };
     let request = RequestApprovalRequest {
+        wait_id: String::new(),
         request_id: bad(),
         invocation: Some(invocation),
         retry_of: bad(),

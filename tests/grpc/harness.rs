@@ -1,6 +1,6 @@
 //! A real sidecar on real SQLite files and free ports, with clocks that tests move, and clients for each door.
 
-use countersign::app::{self, Running};
+use countersign::app::{self, Running, StartError};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
@@ -204,6 +204,11 @@ impl Sidecar {
     }
 
     async fn run(&mut self) {
+        self.run_with(|_| {}).await.unwrap();
+    }
+
+    /// Starts it, or finds out why it does not start, under a changed configuration.
+    async fn run_with(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), StartError> {
         let folder = self.folder.path();
         let mut config = config_in(folder);
         match &self.watched {
@@ -216,9 +221,19 @@ impl Sidecar {
         config.open_limits.per_principal = self.limits.0;
         config.open_limits.per_agent = self.limits.1;
         config.audited_evaluations = self.evaluations;
+        change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);
-        self.running = Some(app::start(&config, clock).await.unwrap());
+        self.running = Some(app::start(&config, clock).await?);
         self.channel = std::sync::OnceLock::new();
+        Ok(())
+    }
+
+    /// Stops it, if it runs, and starts it again over the same files under a changed configuration.
+    pub async fn restart_with(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), StartError> {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
+        self.run_with(change).await
     }
 
     /// Stops it in order and starts it again over the same files.

@@ -70,6 +70,12 @@ impl Sidecar {
         Ok(self.approver().get_approval(request).await?.into_inner().approval.unwrap())
     }
 
+    /// All of the arguments, as a person reads them.
+    pub async fn arguments_for(&self, person: &str, approval: &str) -> Result<GetApprovalArgumentsResponse, Status> {
+        let request = GetApprovalArgumentsRequest { approval_id: approval.to_owned(), principal: person.to_owned() };
+        self.approver().get_approval_arguments(request).await.map(tonic::Response::into_inner)
+    }
+
     /// The ids of what a person's list shows, newest first, of these states.
     pub async fn listed(&self, person: &str, states: &[ApprovalState]) -> Vec<String> {
         let request = ListApprovalsRequest {

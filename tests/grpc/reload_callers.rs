@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::Code;
 
-fn caller(name: &str, powers: Powers, expires: Option<Timestamp>) -> NewCaller {
+pub fn caller(name: &str, powers: Powers, expires: Option<Timestamp>) -> NewCaller {
     let caller = Caller { name: Identifier::parse(name).unwrap(), powers };
     NewCaller { hash: TokenHash::of(token(name).as_bytes()), caller, expires }
 }
 
-fn acting_for(principal: &str) -> Powers {
+pub fn acting_for(principal: &str) -> Powers {
     let patterns = |text: &str| vec![Pattern::new(text)];
     Powers::Agent(Arc::new(AgentBounds { agents: patterns("*"), principals: patterns(principal) }))
 }
 
-fn take(sidecar: &Sidecar, callers: Vec<NewCaller>) {
+pub fn take(sidecar: &Sidecar, callers: Vec<NewCaller>) {
     let mut config = config_in(sidecar.folder());
     config.callers = Callers::expiring(callers);
     sidecar.running().reload().configuration(&config);

@@ -13,14 +13,26 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["storage", "domain", "clock"]),
     // The one part of it that counts wraps the others.
     ("storage::metered", &["metrics"]),
-    ("secrets", &["domain", "auth::token", "storage::StoredKey"]),
+    ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("sweeper", &["storage"]),
-    ("engine", &["engine", "domain", "storage", "secrets", "auth::AgentBounds", "metrics::Metrics"]),
+    (
+        "engine",
+        &[
+            "engine",
+            "domain",
+            "storage",
+            "secrets",
+            "auth::AgentBounds",
+            "metrics::Metrics",
+            "metrics::Watcher",
+            "metrics::Watching",
+        ],
+    ),
     // Generated: it names nothing of ours.
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto", "metrics"]),
     // The one file in which failures meet gRPC names every failure there is.
-    ("service::errors", &["storage::StoreError", "storage::OpenLimit"]),
+    ("service::errors", &["storage::StoreError", "storage::OpenLimit", "storage::RefusedWait"]),
     ("address", &[]),
     ("client", &["proto", "address"]),
     ("config", &["config", "auth", "domain", "address"]),
@@ -106,6 +118,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
+    ("aes_gcm", &["secrets"]),
     // Randomness: secrets and tokens.
     ("getrandom", &["auth", "secrets"]),
     // What the pure part is made of.

@@ -57,7 +57,7 @@ impl Fixture {
         fs::write(folder.join("policy/a.yaml"), text).unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_767_225_600_000_000)));
         let store = SqliteStore::open(SqliteOptions::new(folder.join("table.db"), clock)).await.unwrap();
-        let keys = secrets::open(&folder.join("secret"), &[]).unwrap();
+        let keys = secrets::open(&folder.join("secret"), &[], &secrets::TableKeys::default()).unwrap();
         let built = Snapshot::read(&folder.join("policy"), &CatalogFiles::new()).build();
         let store: Arc<dyn Store> = Arc::new(store);
         let previewer = Previewer::new(PreviewConfig::default()).unwrap();

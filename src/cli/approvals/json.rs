@@ -58,6 +58,7 @@ pub(super) fn approval(approval: &proto::Approval) -> Value {
         "use_by": instant(approval.use_by.as_ref()),
         "consume_time": instant(approval.consume_time.as_ref()),
         "execution_id": approval.execution_id,
+        "wait_id": approval.wait_id,
         "retry_of": approval.retry_of,
         "retried": approval.retried.as_ref().map(|retried| json!({
             "execution_id": retried.execution_id,

@@ -192,6 +192,7 @@ async fn ask(config: &Config, approved: bool) -> io::Result<Approval> {
         invocation: invocation(ASKED, 999_999_999)?,
         request_id: None,
         retry_of: None,
+        wait: None,
         agent_note: None,
         decide_within: None,
     };

@@ -28,6 +28,9 @@ impl Change {
     }
 }
 
+/// The newest row of an approval that anybody has read.
+type Newest = Option<Arc<Approval>>;
+
 /// Everyone who watches.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Hub {
@@ -42,7 +45,7 @@ struct Registry {
     has_stopped: bool,
     watchers: usize,
     of_caller: HashMap<Identifier, usize>,
-    topics: HashMap<ApprovalId, (watch::Sender<Option<Arc<Approval>>>, usize)>,
+    topics: HashMap<ApprovalId, (watch::Sender<Newest>, usize)>,
     next_list: u64,
     lists: HashMap<u64, Arc<List>>,
 }
@@ -59,7 +62,7 @@ pub(super) struct Place {
 pub(super) struct Topic {
     hub: Arc<Hub>,
     id: ApprovalId,
-    newest: watch::Receiver<Option<Arc<Approval>>>,
+    newest: watch::Receiver<Newest>,
 }
 
 /// One watcher's ear for all that a person sees.

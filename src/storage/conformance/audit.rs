@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
+use crate::domain::ids::WaitId;
 use crate::storage::{AuditQuery, StoredKey};
 
 async fn records(fixture: &Fixture, query: AuditQuery) -> Vec<AuditRecord> {
@@ -63,7 +64,9 @@ pub(in super::super) async fn records_are_listed_newest_first_and_by_what_they_a
         for execution in [None, Some(consumed[0].1.id), Some(consumed[2].1.id)] {
             for principal in [None, Some(id("olga")), Some(id("dana")), Some(id("Olga"))] {
                 for before in [None, Some(all[5].position), Some(all[11].position)] {
-                    let query = AuditQuery { approval, execution, principal: principal.clone(), before, limit: 3 };
+                    let principal = principal.clone();
+                    let query =
+                        AuditQuery { approval, execution, wait: None, principal: principal.clone(), before, limit: 3 };
                     let want: Vec<&AuditRecord> = all
                         .iter()
                         .filter(|record| approval.is_none() || record.event.approval == approval)
@@ -85,6 +88,7 @@ pub(in super::super) async fn a_record_is_read_back_as_it_was_written(fixture: F
     for kind in AuditKind::ALL {
         let mut event = AuditEvent::about(kind, &subject(), Some(&id("runner")), "DENY");
         event.approval = Some(approval_id());
+        event.wait = Some(WaitId::new(uuid::Uuid::now_v7()));
         event.execution = Some(execution_id());
         event.policy_revision = Some("revision".to_owned());
         event.person = Some(id("kim"));
@@ -94,6 +98,7 @@ pub(in super::super) async fn a_record_is_read_back_as_it_was_written(fixture: F
         (bare.conversation, bare.account) = (None, None);
         bare.labels.clear();
         events.push(bare);
+        events.push(AuditEvent::of(kind, &id("olga"), &id("assistant"), None, "OPEN"));
     }
     fixture.clock.advance(Duration::from_secs(3));
     fixture.store.record(events.clone()).await.unwrap();

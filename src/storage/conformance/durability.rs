@@ -46,7 +46,7 @@ pub(in super::super) async fn an_acknowledged_write_is_seen_by_every_read(fixtur
             tokio::spawn(async move {
                 let id = approval_id();
                 let question = question_about(&call.to_string());
-                let new = NewApproval { id, question, request: None, limits: NO_LIMITS };
+                let new = NewApproval { id, question, request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
                 store.request(new).await.unwrap();
                 store.approval(id).await.unwrap().row.is_some()
             })
@@ -95,7 +95,13 @@ pub(in super::super) async fn time_is_not_before_any_row(fixture: Fixture) {
         for call in 0..200 {
             clock.advance(TICK);
             let question = question_about(&call.to_string());
-            let new = NewApproval { id: approval_id(), question, request: None, limits: NO_LIMITS };
+            let new = NewApproval {
+                id: approval_id(),
+                question,
+                request: None,
+                arguments: sealed_arguments(),
+                limits: NO_LIMITS,
+            };
             store.request(new).await.unwrap();
         }
     });

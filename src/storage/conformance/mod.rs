@@ -3,6 +3,7 @@
 
 pub(super) mod agreement;
 pub(super) mod approvals;
+pub(super) mod arguments;
 pub(super) mod audit;
 pub(super) mod backlog;
 pub(super) mod changes;
@@ -14,6 +15,7 @@ mod random;
 pub(super) mod requests;
 mod samples;
 pub(super) mod sweeping;
+pub(super) mod waits;
 
 use super::{Accepting, NewApproval, OpenLimits, RequestKey, Requested, Saved, Store};
 use crate::clock::ManualClock;
@@ -68,6 +70,10 @@ macro_rules! promises {
             approvals::a_change_is_saved_only_before_its_deadline,
             approvals::what_is_unknown_is_absent_and_cannot_be_saved,
             approvals::hostile_text_is_kept_as_it_is,
+            arguments::sealed_arguments_are_kept_whole_and_only_with_what_was_created,
+            arguments::the_keys_in_use_are_those_that_something_is_sealed_under,
+            arguments::an_agent_sees_what_its_own_pair_asked_alone,
+            arguments::a_person_sees_one_approval_as_the_domain_says,
             changes::every_change_is_told_once_it_is_committed,
             changes::what_changes_no_approval_is_not_told,
             changes::what_is_swept_is_told_as_one_by_one,
@@ -99,6 +105,18 @@ macro_rules! promises {
             executions::a_stale_version_settles_nothing,
             executions::an_outcome_is_saved_only_before_its_deadline,
             executions::a_list_has_what_is_wanted_newest_first,
+            waits::a_wait_is_read_back_as_it_was_saved,
+            waits::one_wait_of_a_principal_agent_and_transcript_is_active,
+            waits::a_hundred_simultaneous_openings_make_one_wait,
+            waits::what_ends_a_wait_withdraws_what_is_open_in_it_and_nothing_else,
+            waits::a_question_belongs_to_an_open_wait_of_its_own_and_ends_with_it,
+            waits::the_same_question_in_another_wait_is_another,
+            waits::a_wait_is_resumed_once_nothing_is_pending,
+            waits::of_a_hundred_attempts_one_resumes,
+            waits::an_overdue_wait_is_expired_by_whoever_comes_first,
+            waits::waits_expire_a_few_at_a_time_the_longest_overdue_first,
+            waits::a_question_and_the_end_of_its_wait_do_not_miss_each_other,
+            waits::of_many_approvals_the_newest_are_told,
             audit::every_change_has_its_records_and_what_failed_has_none,
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,
@@ -181,7 +199,7 @@ impl Fixture {
         request: Option<RequestKey>,
         limits: OpenLimits,
     ) -> Requested {
-        let new = NewApproval { id: approval_id(), question, request, limits };
+        let new = NewApproval { id: approval_id(), question, request, arguments: sealed_arguments(), limits };
         self.store.request(new).await.unwrap().row
     }
 

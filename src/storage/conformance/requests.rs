@@ -89,7 +89,13 @@ pub(in super::super) async fn a_hundred_simultaneous_equal_questions_make_one_ap
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             let store = Arc::clone(&fixture.store);
-            let new = NewApproval { id: approval_id(), question: question(), request: None, limits: NO_LIMITS };
+            let new = NewApproval {
+                id: approval_id(),
+                question: question(),
+                request: None,
+                arguments: sealed_arguments(),
+                limits: NO_LIMITS,
+            };
             tokio::spawn(async move { store.request(new).await.unwrap().row })
         })
         .collect();
@@ -290,7 +296,7 @@ pub(in super::super) async fn simultaneous_questions_never_exceed_a_limit(fixtur
         .map(|call| {
             let store = Arc::clone(&fixture.store);
             let question = question_about(&call.to_string());
-            let new = NewApproval { id: approval_id(), question, request: None, limits };
+            let new = NewApproval { id: approval_id(), question, request: None, arguments: sealed_arguments(), limits };
             tokio::spawn(async move { store.request(new).await.unwrap().row })
         })
         .collect();

@@ -11,7 +11,7 @@ use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{AttemptKey, OpenLimits, RequestKey};
+use crate::storage::{AttemptKey, OpenLimits, RequestKey, SealedArguments};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,6 +58,11 @@ pub(in super::super) fn definition(of: &str) -> DefinitionDigest {
 
 pub(in super::super) fn objective(revision: u64) -> Objective {
     Objective { transcript: id("transcript-1"), id: id("objective-1"), revision }
+}
+
+/// Arguments as a store sees them: bytes that it cannot read.
+pub(in super::super) fn sealed_arguments() -> SealedArguments {
+    SealedArguments { key_id: "00112233445566ff".to_owned(), bytes: (0..=255).collect() }
 }
 
 /// A requirement of these clauses, each of one person.

@@ -5,7 +5,8 @@
 //! - `schema`: the migrations
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `checkpoints`: from the log into the file, beside the writer
-//! - `writes`, `consuming`, `reads`, `listing`, `sweeps`: the statements
+//! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
+//! - `sealed`: the sealed arguments
 //! - `rows`: between rows and the domain's values
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
@@ -21,9 +22,11 @@ mod presence;
 mod reads;
 mod rows;
 mod schema;
+mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
+mod waits;
 mod writer;
 mod writes;
 
@@ -36,7 +39,8 @@ pub use writer::Statistics;
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, Requested, Saved, Store, StoreError, StoredKey, Sweep, Swept,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -44,9 +48,10 @@ use crate::domain::audit::{AuditEvent, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming};
 use async_trait::async_trait;
 use checkpoints::Log;
 use consuming::Consume;
@@ -279,9 +284,36 @@ impl Store for SqliteStore {
         Ok(Loaded { row, now: self.time.now() })
     }
 
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(reads::approval_seen_by(&mut reader, id, viewer)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::approvals_of(&mut reader, ids)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                sealed::seen_by(&mut transaction, id, viewer).await
+            })
+            .await;
         let row = finish(reader, outcome)?;
         Ok(Loaded { row, now: self.time.now() })
     }
@@ -358,6 +390,38 @@ impl Store for SqliteStore {
         self.write(writes::SaveExecution { change, expected }).await
     }
 
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.write(waits::OpenWait(opening)).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self
+            .within(async {
+                let mut transaction = reader.begin().await?;
+                waits::wait(&mut transaction, id, &self.time).await
+            })
+            .await;
+        finish(reader, outcome)
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.write(waits::ResumeWait { id, resuming }).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        self.write(waits::CloseWait { id, caller: caller.clone(), reason: reason.map(str::to_owned) }).await
+    }
+
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         if events.is_empty() {
             return Ok(());
@@ -390,6 +454,12 @@ impl Store for SqliteStore {
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self.within(reads::keys(&mut reader)).await;
+        finish(reader, outcome)
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(sealed::keys_in_use(&mut reader)).await;
         finish(reader, outcome)
     }
 

@@ -10,7 +10,9 @@ use crate::domain::execution::Execution;
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey};
+use crate::storage::{
+    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey, Viewer,
+};
 use sqlx::{Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ macro_rules! approval_columns {
     () => {
         concat!(
             "id, version, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
-             create_time, decide_by, ",
+             create_time, decide_by, ends_by, ",
             subject_columns!(),
             ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, \
              exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, \
@@ -46,10 +48,10 @@ macro_rules! select_audit {
     ($condition:literal) => {
         concat!(
             "SELECT position, id, time, kind, caller, principal, agent, conversation, connector, account, action, \
-             approval_id, execution_id, fingerprint, policy_revision, person, decision, reason, note, labels \
+             approval_id, execution_id, wait_id, fingerprint, policy_revision, person, decision, reason, note, labels \
              FROM audit_records WHERE ",
             $condition,
-            " AND position < $4 ORDER BY position DESC LIMIT $5"
+            " AND position < $5 ORDER BY position DESC LIMIT $6"
         )
     };
 }
@@ -59,6 +61,15 @@ pub(super) use {approval_columns, execution_columns};
 /// Touches the database, and in a transaction fixes what is seen in it.
 pub(super) const SNAPSHOT: &str = "SELECT count(*) FROM (SELECT version FROM schema_migrations LIMIT 1)";
 const APPROVAL: &str = concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = $1");
+const APPROVAL_OF_AGENT: &str =
+    concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = $1 AND principal = $2 AND agent = $3");
+/// The audience is asked first: what the person does not see is not looked up.
+const APPROVAL_OF_PERSON: &str = concat!(
+    "SELECT ",
+    approval_columns!(),
+    " FROM approvals WHERE id = (SELECT approval_id FROM approval_audience WHERE approval_id = $1 \
+     AND (kind = 'person' AND name = $2 OR kind = 'group' AND name IN (SELECT value FROM json_each($3))) LIMIT 1)"
+);
 const APPROVALS: &str =
     concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id IN (SELECT value FROM json_each($1))");
 const EARLIER: &str = concat!(
@@ -91,13 +102,23 @@ const ATTEMPT: &str = concat!(
     execution_columns!(),
     " FROM executions WHERE caller = $1 AND principal = $2 AND agent = $3 AND attempt_id = $4"
 );
-const AUDIT: &str = select_audit!("($1 IS NULL AND $2 IS NULL AND $3 IS NULL)");
-const AUDIT_OF_APPROVAL: &str =
-    select_audit!("approval_id = $1 AND ($2 IS NULL OR execution_id = $2) AND ($3 IS NULL OR principal = $3)");
-const AUDIT_OF_EXECUTION: &str =
-    select_audit!("($1 IS NULL OR approval_id = $1) AND execution_id = $2 AND ($3 IS NULL OR principal = $3)");
-const AUDIT_OF_PRINCIPAL: &str =
-    select_audit!("($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND principal = $3");
+const AUDIT: &str = select_audit!("($1 IS NULL AND $2 IS NULL AND $3 IS NULL AND $4 IS NULL)");
+const AUDIT_OF_APPROVAL: &str = select_audit!(
+    "approval_id = $1 AND ($2 IS NULL OR execution_id = $2) AND ($3 IS NULL OR wait_id = $3) \
+     AND ($4 IS NULL OR principal = $4)"
+);
+const AUDIT_OF_EXECUTION: &str = select_audit!(
+    "($1 IS NULL OR approval_id = $1) AND execution_id = $2 AND ($3 IS NULL OR wait_id = $3) \
+     AND ($4 IS NULL OR principal = $4)"
+);
+const AUDIT_OF_WAIT: &str = select_audit!(
+    "($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND wait_id = $3 \
+     AND ($4 IS NULL OR principal = $4)"
+);
+const AUDIT_OF_PRINCIPAL: &str = select_audit!(
+    "($1 IS NULL OR approval_id = $1) AND ($2 IS NULL OR execution_id = $2) AND ($3 IS NULL OR wait_id = $3) \
+     AND principal = $4"
+);
 /// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
 const BACKLOG: &str = "SELECT count(*) AS pending, min(create_time) AS oldest FROM
     (SELECT create_time, open_until FROM approvals INDEXED BY approvals_pending
@@ -109,9 +130,11 @@ const FEW: i64 = 1_000;
 
 /// Every statement of this file, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 17] = [
+pub(super) const ALL: [&str; 20] = [
     SNAPSHOT,
     APPROVAL,
+    APPROVAL_OF_AGENT,
+    APPROVAL_OF_PERSON,
     APPROVALS,
     EARLIER,
     AUDIENCE_NEWEST,
@@ -123,6 +146,7 @@ pub(super) const ALL: [&str; 17] = [
     AUDIT,
     AUDIT_OF_APPROVAL,
     AUDIT_OF_EXECUTION,
+    AUDIT_OF_WAIT,
     AUDIT_OF_PRINCIPAL,
     BACKLOG,
     KEYS,
@@ -139,6 +163,24 @@ pub(super) async fn approval(
     id: ApprovalId,
 ) -> Result<Option<Approval>, StoreError> {
     let row = query(APPROVAL).bind(id.to_string()).fetch_optional(connection).await?;
+    row.as_ref().map(rows::approval).transpose()
+}
+
+pub(super) async fn approval_seen_by(
+    connection: &mut SqliteConnection,
+    id: ApprovalId,
+    viewer: Viewer<'_>,
+) -> Result<Option<Approval>, StoreError> {
+    let statement = match viewer {
+        Viewer::Agent { principal, agent } => {
+            query(APPROVAL_OF_AGENT).bind(id.to_string()).bind(rows::text(principal)).bind(rows::text(agent))
+        }
+        Viewer::Person { id: person, groups } => {
+            let groups: Vec<&str> = groups.iter().map(Identifier::as_str).collect();
+            query(APPROVAL_OF_PERSON).bind(id.to_string()).bind(rows::text(person)).bind(rows::list(&groups))
+        }
+    };
+    let row = statement.fetch_optional(connection).await?;
     row.as_ref().map(rows::approval).transpose()
 }
 
@@ -301,12 +343,14 @@ pub(super) async fn audit_records(
     let statement = match wanted {
         AuditQuery { execution: Some(_), .. } => AUDIT_OF_EXECUTION,
         AuditQuery { approval: Some(_), .. } => AUDIT_OF_APPROVAL,
+        AuditQuery { wait: Some(_), .. } => AUDIT_OF_WAIT,
         AuditQuery { principal: Some(_), .. } => AUDIT_OF_PRINCIPAL,
         AuditQuery { .. } => AUDIT,
     };
     let rows = query(statement)
         .bind(wanted.approval.map(|id| id.to_string()))
         .bind(wanted.execution.map(|id| id.to_string()))
+        .bind(wanted.wait.map(|id| id.to_string()))
         .bind(rows::maybe_text(wanted.principal.as_ref()))
         .bind(wanted.before.unwrap_or(i64::MAX))
         .bind(i64::from(wanted.limit))

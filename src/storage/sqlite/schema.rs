@@ -211,6 +211,27 @@ mod tests {
         apply(&mut connection, &[A, B]).await.unwrap();
     }
 
+    #[tokio::test]
+    async fn the_second_migration_keeps_every_audit_record_and_gives_no_position_twice() {
+        let mut connection = memory().await;
+        apply(&mut connection, &MIGRATIONS[..1]).await.unwrap();
+        let insert = "INSERT INTO audit_records (id, time, kind, principal, agent, connector, action, fingerprint, decision,
+            labels, note) VALUES (?, 1, 'approval.requested', 'olga', 'assistant', 'gmail', 'SEND', 'v1:x', 'ALLOW', '{}', ?)";
+        for id in ["a", "b", "c"] {
+            query(insert).bind(id).bind(format!("note {id}")).execute(&mut connection).await.unwrap();
+        }
+        query("DELETE FROM audit_records WHERE id = 'c'").execute(&mut connection).await.unwrap();
+        apply(&mut connection, MIGRATIONS).await.unwrap();
+        query(insert).bind("d").bind("note d").execute(&mut connection).await.unwrap();
+        let all = "SELECT position, id, note, connector, wait_id FROM audit_records ORDER BY position";
+        let rows = query(all).fetch_all(&mut connection).await.unwrap();
+        let told: Vec<(i64, String, String, String, Option<String>)> =
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))).collect();
+        let want = [(1, "a"), (2, "b"), (4, "d")];
+        let want = want.map(|(at, id)| (at, id.to_owned(), format!("note {id}"), "gmail".to_owned(), None));
+        assert_eq!(told, want);
+    }
+
     #[test]
     fn migrations_are_numbered_without_gaps_and_named_by_their_number() {
         for (index, migration) in MIGRATIONS.iter().enumerate() {

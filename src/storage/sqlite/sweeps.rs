@@ -1,6 +1,7 @@
 //! The statements of upkeep: each step finds the rows that have waited longest, and deals with all of them in a few
 //! statements over the list of them.
 
+use super::waits;
 use super::writer::Write;
 use super::writes::record_id;
 use crate::domain::audit::AuditKind;
@@ -51,15 +52,17 @@ macro_rules! listed {
 
 /// Records something about each row of a list of places and ids of records, in its order.
 macro_rules! record_each {
-    ($kind:literal, $decision:literal, $approval:literal, $execution:literal, $table:literal) => {
+    ($kind:literal, $decision:literal, $approval:literal, $execution:literal, $wait:literal, $table:literal) => {
         concat!(
             "INSERT OR FAIL INTO audit_records (kind, principal, agent, conversation, connector, account, action, approval_id, \
-             execution_id, fingerprint, decision, labels, id, time) SELECT '",
+             execution_id, wait_id, fingerprint, decision, labels, id, time) SELECT '",
             $kind,
             "', principal, agent, conversation, connector, account, action, ",
             $approval,
             ", ",
             $execution,
+            ", ",
+            $wait,
             ", fingerprint, '",
             $decision,
             "', labels, json_each.value ->> 1, $2 FROM json_each($1) CROSS JOIN ",
@@ -81,13 +84,14 @@ const EXPIRE_AUDIENCE: &str = concat!(
     listed!(),
     ")"
 );
-const RECORD_EXPIRED: &str = record_each!("approval.expired", "EXPIRED", "swept.id", "NULL", "approvals");
+const RECORD_EXPIRED: &str = record_each!("approval.expired", "EXPIRED", "swept.id", "NULL", "wait_id", "approvals");
 
 const OVERDUE_EXECUTIONS: &str =
     find!("report_by", "executions INDEXED BY executions_by_deadline WHERE state = 'started' AND report_by <= $1");
 const TIME_OUT_EXECUTIONS: &str =
     concat!("UPDATE OR FAIL executions SET state = 'unknown', version = version + 1 WHERE ", listed!());
-const RECORD_TIMED_OUT: &str = record_each!("execution.timed_out", "UNKNOWN", "approval_id", "swept.id", "executions");
+const RECORD_TIMED_OUT: &str =
+    record_each!("execution.timed_out", "UNKNOWN", "approval_id", "swept.id", "NULL", "executions");
 
 const ERASABLE_APPROVALS: &str = find!(
     "coalesce(consume_time, close_time, decide_time)",
@@ -158,28 +162,30 @@ struct Statements {
     /// How long a row must have been due.
     kept: Duration,
     change: &'static [&'static str],
-    record: Option<(AuditKind, &'static str)>,
+    record: Option<(&'static str, AuditKind)>,
 }
 
 impl Statements {
-    fn of(step: Sweep) -> Self {
+    /// None where a step is more than that.
+    fn of(step: Sweep) -> Option<Self> {
         let due = |find, change, record| Self { find, kept: Duration::ZERO, change, record: Some(record) };
         let old = |find, kept, change| Self { find, kept, change, record: None };
-        match step {
-            Sweep::ExpireApprovals => {
-                let record = (AuditKind::ApprovalExpired, RECORD_EXPIRED);
-                due(OVERDUE_APPROVALS, &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE], record)
-            }
+        Some(match step {
+            Sweep::ExpireWaits => return None,
+            Sweep::ExpireApprovals => due(
+                OVERDUE_APPROVALS,
+                &[EXPIRE_APPROVALS, EXPIRE_AUDIENCE],
+                (RECORD_EXPIRED, AuditKind::ApprovalExpired),
+            ),
             Sweep::TimeOutExecutions => {
-                let record = (AuditKind::ExecutionTimedOut, RECORD_TIMED_OUT);
-                due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], record)
+                due(OVERDUE_EXECUTIONS, &[TIME_OUT_EXECUTIONS], (RECORD_TIMED_OUT, AuditKind::ExecutionTimedOut))
             }
             Sweep::EraseApprovals { kept } => old(ERASABLE_APPROVALS, kept, &[ERASE_APPROVALS, ERASE_ARGUMENTS]),
             Sweep::DeleteApprovals { kept } => old(DELETABLE_APPROVALS, kept, &[DELETE_APPROVALS]),
             Sweep::DeleteExecutions { kept } => old(DELETABLE_EXECUTIONS, kept, &[DELETE_EXECUTIONS]),
             Sweep::DeleteWaits { kept } => old(DELETABLE_WAITS, kept, &[DELETE_WAITS]),
             Sweep::DeleteAuditRecords { kept } => old(DELETABLE_AUDIT_RECORDS, kept, &[DELETE_AUDIT_RECORDS]),
-        }
+        })
     }
 }
 
@@ -194,7 +200,13 @@ impl Write for SweepStep {
         touched: &mut Touched,
     ) -> Result<Swept, StoreError> {
         let started = Instant::now();
-        let Statements { find, kept, change, record } = Statements::of(self.step);
+        let Some(statements) = Statements::of(self.step) else {
+            // Of a wait the domain says what becomes of its approvals, so each is dealt with by itself.
+            let (rows, first) = waits::expire(connection, self.limit, now, touched).await?;
+            let overdue = first.map_or(Duration::ZERO, |first| now.since(first));
+            return Ok(Swept { rows, overdue, elapsed: started.elapsed() });
+        };
+        let Statements { find, kept, change, record } = statements;
         let until = now.minus(kept);
         let found = query(find).bind(until.micros()).bind(i64::from(self.limit)).fetch_one(&mut *connection).await?;
         let (rows, first): (u32, Option<i64>) = (found.try_get(0)?, found.try_get(1)?);
@@ -203,10 +215,10 @@ impl Write for SweepStep {
             for statement in change {
                 query(*statement).bind(list.clone()).execute(&mut *connection).await?;
             }
-            if let Some((kind, statement)) = record {
+            if let Some((statement, kind)) = record {
                 let records = with_record_ids(&list, now)?;
-                query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
-                (0..rows).for_each(|_| touched.recorded(kind));
+                let written = query(statement).bind(records).bind(now.micros()).execute(&mut *connection).await?;
+                touched.recorded(kind, written.rows_affected());
             }
             for (id, version) in listed::<(String, u64)>(found.try_get::<Option<&str>, _>(3)?.unwrap_or("[]"))? {
                 let corrupt = || StoreError::Corrupt { table: "approvals", id: id.clone() };

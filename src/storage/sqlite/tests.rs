@@ -71,7 +71,7 @@ pub(super) async fn dump(path: &Path) -> String {
 }
 
 /// What each of these finds is a row that its neighbours contradict.
-const CONTRADICTIONS: [&str; 9] = [
+const CONTRADICTIONS: [&str; 14] = [
     "SELECT a.approval_id FROM approval_audience a LEFT JOIN approvals p ON p.id = a.approval_id
         WHERE a.state IS NOT p.state OR a.create_time IS NOT p.create_time OR a.open_until IS NOT p.open_until",
     "SELECT p.id FROM approvals p WHERE NOT EXISTS (SELECT 1 FROM approval_audience a
@@ -88,6 +88,17 @@ const CONTRADICTIONS: [&str; 9] = [
         WHERE r.approval_id = p.id AND r.kind = 'approval.' || p.state) <> (p.state <> 'pending')",
     "SELECT e.id FROM executions e WHERE (SELECT count(*) FROM audit_records r WHERE r.execution_id = e.id
         AND r.kind IN ('approval.consumed', 'execution.started')) <> 1",
+    "SELECT p.id FROM approvals p JOIN waits w ON w.id = p.wait_id WHERE p.principal <> w.principal
+        OR p.agent <> w.agent OR p.objective_transcript <> w.objective_transcript OR p.objective_id <> w.objective_id
+        OR p.ends_by > w.expire_time",
+    "SELECT p.id FROM approvals p JOIN waits w ON w.id = p.wait_id WHERE p.open_until IS NOT NULL
+        AND (w.state = 'closed' OR p.objective_revision <> w.objective_revision)",
+    "SELECT p.id FROM approvals p JOIN waits w ON w.id = p.wait_id WHERE p.state = 'cancelled'
+        AND p.state_reason LIKE 'wait %' AND p.state_reason NOT LIKE 'wait ' || w.id || ' %'",
+    "SELECT w.id FROM waits w WHERE (SELECT count(*) FROM audit_records r
+        WHERE r.wait_id = w.id AND r.kind = 'wait.' || w.close_kind) <> (w.state = 'closed')",
+    "SELECT p.id FROM approvals p WHERE p.open_until IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM approval_arguments a WHERE a.approval_id = p.id)",
     "SELECT later.position FROM audit_records later JOIN audit_records earlier
         ON earlier.position = later.position - 1 WHERE earlier.time > later.time",
 ];
@@ -128,6 +139,7 @@ async fn open_with(folder: &Folder, change: impl FnOnce(&mut SqliteOptions)) -> 
     SqliteStore::open(options).await
 }
 
+mod keeping;
 mod killing;
 mod opening;
 mod statements;

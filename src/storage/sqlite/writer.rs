@@ -104,10 +104,10 @@ impl Counters {
     fn committed(&self, writes: u64, touched: &Touched) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes, Ordering::Relaxed);
-        for kind in touched.records() {
+        for (kind, number) in touched.records() {
             let place = AuditKind::ALL.iter().position(|known| known == kind);
             if let Some(count) = place.and_then(|place| self.records.get(place)) {
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(*number, Ordering::Relaxed);
             }
         }
     }

@@ -1,7 +1,11 @@
 //! The statements that write, each operation a [`Write`] that the writer runs within a transaction.
 
 use super::reads::{self, approval_columns};
-use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::rows::{
+    self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
+};
+use super::sealed;
+use super::waits;
 use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
@@ -33,14 +37,14 @@ const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
 const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
 const INSERT_APPROVAL: &str = concat!(
-    "INSERT INTO approvals (id, version, create_time, decide_by, ",
+    "INSERT INTO approvals (id, version, create_time, decide_by, ends_by, ",
     subject_columns!(),
     ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, exclude_requester, \
      decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, message, agent_note, \
      omissions, preview_json, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, \
      state_reason, open_until) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 );
 const UPDATE_APPROVAL: &str = "UPDATE approvals SET state = $1, decide_time = $2, use_by = $3, consume_time = $4,
     execution_id = $5, close_time = $6, closed_by = $7, state_reason = $8, open_until = $9, version = $10
@@ -58,10 +62,8 @@ const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
     "INSERT INTO executions (",
-    subject_columns!(),
-    ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
-     retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us) \
-     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
+    execution_columns!(),
+    ") SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
      $24, $25, $26, $27, $28, $29, $30, $31 \
      WHERE NOT EXISTS (SELECT 1 FROM executions WHERE caller = $20 AND principal = $1 AND agent = $2 \
      AND attempt_id = $21)"
@@ -69,10 +71,11 @@ const INSERT_EXECUTION: &str = concat!(
 const UPDATE_EXECUTION: &str = "UPDATE executions SET state = $1, report_time = $2, reported_by = $3,
     remote_reference = $4, error_code = $5, detail = $6, duration_us = $7, version = $8
     WHERE id = $9 AND version = $10";
-const INSERT_AUDIT: &str = "INSERT INTO audit_records
-    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
-    policy_revision, person, decision, reason, note, labels, id, time)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_AUDIT: &str = concat!(
+    "INSERT INTO audit_records (",
+    event_columns!(),
+    ", id, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
 /// Changes the file, and nothing that anybody reads.
 const TOUCH: &str = "INSERT INTO touches (id, time) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time";
 const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING";
@@ -120,7 +123,7 @@ impl Write for Request {
         now: Timestamp,
         touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
-        let NewApproval { id, question, request, limits } = &self.0;
+        let NewApproval { id, question, request, arguments, limits } = &self.0;
         let subject = &question.subject;
         if let Some(key) = request {
             let (principal, agent) = (&subject.principal, &subject.agent);
@@ -131,6 +134,10 @@ impl Write for Request {
                 return Ok((answer, now));
             }
         }
+        let ends_by = match waits::room(connection, question, now, touched).await? {
+            Ok(ends_by) => ends_by,
+            Err(refused) => return Ok((refused, now)),
+        };
         for same in same_question(connection, question).await? {
             if let Some(change) = same.expired(now) {
                 write_approval(connection, &change, same.version, now, touched).await?;
@@ -151,8 +158,9 @@ impl Write for Request {
                 return Ok((Requested::LimitReached(reached), now));
             }
         }
-        let change = Approval::ask(*id, question.clone(), now);
+        let change = Approval::ask(*id, question.clone(), ends_by, now);
         insert_approval(connection, &change.next, touched).await?;
+        sealed::insert(connection, *id, arguments).await?;
         if let Some(key) = request {
             insert_request_id(connection, key, &change.next, now).await?;
         }
@@ -320,7 +328,8 @@ pub(super) async fn insert_approval(
         .bind(approval.id.to_string())
         .bind(rows::integer(approval.version))
         .bind(approval.create_time.micros())
-        .bind(approval.decide_by.micros());
+        .bind(approval.decide_by.micros())
+        .bind(approval.ends_by.map(Timestamp::micros));
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
     touched.approval(approval.id, approval.version);
@@ -338,7 +347,7 @@ pub(super) async fn insert_approval(
 }
 
 /// Saves a changed approval: state, new decisions, audience and audit.
-async fn write_approval(
+pub(super) async fn write_approval(
     connection: &mut SqliteConnection,
     change: &Change<Approval>,
     expected: u64,
@@ -462,7 +471,7 @@ pub(super) async fn record(
             .bind(now.micros())
             .execute(&mut *connection)
             .await?;
-        touched.recorded(event.kind);
+        touched.recorded(event.kind, 1);
     }
     Ok(())
 }

@@ -129,6 +129,8 @@ pub enum Takes {
     Optional,
     /// At most 500 characters.
     Note,
+    /// At least one character, and at most 500.
+    Words,
     /// At most so many bytes.
     Bytes(usize),
     /// A UUID.
@@ -149,6 +151,7 @@ impl Takes {
             Self::Identifier => identifier,
             Self::Optional => identifier || text.is_empty(),
             Self::Note => text.chars().count() <= 500,
+            Self::Words => (1..=500).contains(&text.chars().count()),
             Self::Bytes(most) => text.len() <= most,
             Self::Id => false,
             Self::OptionalId | Self::OptionalForm => text.is_empty(),
@@ -230,6 +233,9 @@ pub fn fields() -> Vec<Field> {
     field!(fields, agent.request_approval, "retry_of", Takes::OptionalId, text => RequestApprovalRequest {
         retry_of: text, invocation: Some(email()), ..Default::default()
     });
+    field!(fields, agent.request_approval, "wait_id", Takes::OptionalId, text => RequestApprovalRequest {
+        wait_id: text, invocation: Some(email()), ..Default::default()
+    });
     field!(fields, agent.request_approval, "agent_note", Takes::Note, text => RequestApprovalRequest {
         agent_note: text, invocation: Some(email()), ..Default::default()
     });
@@ -290,6 +296,7 @@ pub fn fields() -> Vec<Field> {
     field!(fields, agent.report_outcome, "detail", Takes::Bytes(2_000), text => ReportOutcomeRequest {
         detail: text, ..report()
     });
+    wait_fields(&mut fields);
     field!(fields, approver.list_approvals, "principal", Takes::Identifier, text => ListApprovalsRequest {
         principal: text, ..Default::default()
     });
@@ -328,6 +335,9 @@ pub fn fields() -> Vec<Field> {
     field!(fields, operator.list_audit_records, "execution_id", Takes::OptionalId, text => ListAuditRecordsRequest {
         execution_id: text, ..Default::default()
     });
+    field!(fields, operator.list_audit_records, "wait_id", Takes::OptionalId, text => ListAuditRecordsRequest {
+        wait_id: text, ..Default::default()
+    });
     field!(fields, operator.list_audit_records, "principal", Takes::Optional, text => ListAuditRecordsRequest {
         principal: text, ..Default::default()
     });
@@ -350,6 +360,71 @@ pub fn fields() -> Vec<Field> {
         page_token: text, ..Default::default()
     });
     fields
+}
+
+/// The requests about waits. Each text that is taken is of a wait of its own.
+fn wait_fields(fields: &mut Vec<Field>) {
+    fn open() -> OpenWaitRequest {
+        OpenWaitRequest {
+            principal: new_attempt(),
+            agent: "assistant".to_owned(),
+            objective: objective(new_attempt(), "input-1".to_owned()),
+            summary: "until somebody answers".to_owned(),
+            ..Default::default()
+        }
+    }
+    fn objective(transcript: String, id: String) -> Option<Objective> {
+        Some(Objective { transcript, id, revision: 1 })
+    }
+    fn resume() -> ResumeWaitRequest {
+        ResumeWaitRequest {
+            wait_id: SOME_ID.to_owned(),
+            principal: "olga".to_owned(),
+            agent: "assistant".to_owned(),
+            transcript: "t1".to_owned(),
+            version: 1,
+            attempt_id: new_attempt(),
+        }
+    }
+    fn get() -> GetWaitRequest {
+        GetWaitRequest { principal: "olga".to_owned(), agent: "assistant".to_owned(), wait_id: SOME_ID.to_owned() }
+    }
+    fn close() -> CloseWaitRequest {
+        let GetWaitRequest { principal, agent, wait_id } = get();
+        CloseWaitRequest { principal, agent, wait_id, reason: String::new() }
+    }
+    field!(fields, agent.open_wait, "principal", Takes::Identifier, text => OpenWaitRequest { principal: text, ..open() });
+    field!(fields, agent.open_wait, "agent", Takes::Identifier, text => OpenWaitRequest { agent: text, ..open() });
+    field!(fields, agent.open_wait, "conversation", Takes::Optional, text => OpenWaitRequest {
+        conversation: text, ..open()
+    });
+    field!(fields, agent.open_wait, "objective.transcript", Takes::Identifier, text => OpenWaitRequest {
+        objective: objective(text, "input-1".to_owned()), ..open()
+    });
+    field!(fields, agent.open_wait, "objective.id", Takes::Identifier, text => OpenWaitRequest {
+        objective: objective("t1".to_owned(), text), ..open()
+    });
+    field!(fields, agent.open_wait, "summary", Takes::Words, text => OpenWaitRequest { summary: text, ..open() });
+    field!(fields, agent.get_wait, "principal", Takes::Identifier, text => GetWaitRequest { principal: text, ..get() });
+    field!(fields, agent.get_wait, "agent", Takes::Identifier, text => GetWaitRequest { agent: text, ..get() });
+    field!(fields, agent.get_wait, "wait_id", Takes::Id, text => GetWaitRequest { wait_id: text, ..get() });
+    field!(fields, agent.resume_wait, "wait_id", Takes::Id, text => ResumeWaitRequest { wait_id: text, ..resume() });
+    field!(fields, agent.resume_wait, "principal", Takes::Identifier, text => ResumeWaitRequest {
+        principal: text, ..resume()
+    });
+    field!(fields, agent.resume_wait, "agent", Takes::Identifier, text => ResumeWaitRequest { agent: text, ..resume() });
+    field!(fields, agent.resume_wait, "transcript", Takes::Identifier, text => ResumeWaitRequest {
+        transcript: text, ..resume()
+    });
+    field!(fields, agent.resume_wait, "attempt_id", Takes::Id, text => ResumeWaitRequest {
+        attempt_id: text, ..resume()
+    });
+    field!(fields, agent.close_wait, "principal", Takes::Identifier, text => CloseWaitRequest {
+        principal: text, ..close()
+    });
+    field!(fields, agent.close_wait, "agent", Takes::Identifier, text => CloseWaitRequest { agent: text, ..close() });
+    field!(fields, agent.close_wait, "wait_id", Takes::Id, text => CloseWaitRequest { wait_id: text, ..close() });
+    field!(fields, agent.close_wait, "reason", Takes::Note, text => CloseWaitRequest { reason: text, ..close() });
 }
 
 pub fn report() -> ReportOutcomeRequest {

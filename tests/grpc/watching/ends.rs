@@ -1,7 +1,11 @@
 //! How watching ends: with the sidecar, with the deadline, with a watcher who does not read, and with a client who is gone.
 
 use super::*;
+use crate::reload_callers::{acting_for, caller, take};
+use countersign::auth::Powers;
 use countersign::domain::limits;
+use countersign::domain::pattern::Pattern;
+use countersign::domain::text::Identifier;
 use tonic::Request;
 use tonic::transport::Endpoint;
 
@@ -135,4 +139,42 @@ async fn a_caller_has_only_so_many_streams_and_keeps_nobody_else_from_theirs() {
     held.pop();
     sidecar.has_watchers(limits::WATCHERS_PER_CALLER - 1).await;
     sidecar.watch(&asked).await;
+}
+
+#[tokio::test]
+async fn streams_end_with_the_credential_that_they_were_opened_with_and_no_others_do() {
+    let sidecar = Sidecar::start().await;
+    let (asked, _) = sidecar.ask(email()).await;
+    let mut single = sidecar.watch(&asked).await;
+    state(&mut single).await;
+    let mut list = sidecar.watch_for("olga").await;
+    snapshot(&mut list).await;
+    let asserts = || Powers::Asserts(vec![Pattern::new("*")]);
+    // The agent's caller may do less than before; the chat's is as it was.
+    take(&sidecar, vec![caller("runtime", acting_for("somebody-else"), None), caller("chat", asserts(), None)]);
+    refused(Err::<(), _>(end(&mut single).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
+    let answer = sidecar.decide("olga", &asked.id, Verdict::Deny).await.unwrap();
+    assert_eq!(change(&mut list).await, answer);
+    // Now nobody is left who may be told.
+    take(&sidecar, vec![caller("chat", Powers::Person(Identifier::parse("olga").unwrap()), None)]);
+    refused(Err::<(), _>(end(&mut list).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
+    sidecar.has_watchers(0).await;
+}
+
+#[tokio::test]
+async fn who_is_told_is_asked_of_the_policy_of_the_moment() {
+    let without_dana = POLICY.replace("finance: [dana, eve, finn]", "finance: [eve, finn, sam]");
+    let sidecar = crate::reload::watching(POLICY).await;
+    let mut of_dana = sidecar.watch_for("dana").await;
+    let mut of_sam = sidecar.watch_for("sam").await;
+    assert_eq!((snapshot(&mut of_dana).await, snapshot(&mut of_sam).await), (vec![], vec![]));
+    let ask = async |name: &str| sidecar.ask(Invocation { conversation: name.to_owned(), ..deletion() }).await.0;
+    let before = ask("before").await;
+    assert_eq!(change(&mut of_dana).await, before);
+    sidecar.comes_under(&without_dana).await;
+    let after = ask("after").await;
+    assert_eq!(change(&mut of_sam).await, after, "sam was told of nothing before, and is told now");
+    sidecar.comes_under(POLICY).await;
+    let again = ask("again").await;
+    assert_eq!(change(&mut of_dana).await, again, "and dana of nothing in between");
 }

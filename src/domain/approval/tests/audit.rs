@@ -16,12 +16,13 @@ fn record(kind: AuditKind, caller: Option<&str>, decision: &str) -> AuditEvent {
         principal: id("olga"),
         agent: id("assistant"),
         conversation: Some(id("conversation-1")),
-        connector: id("gmail"),
+        connector: Some(id("gmail")),
         account: Some(id("work-mailbox-a")),
-        action: id("GMAIL_SEND_EMAIL"),
+        action: Some(id("GMAIL_SEND_EMAIL")),
         approval: Some(approval_id(1)),
         execution: None,
-        fingerprint: subject.fingerprint,
+        wait: None,
+        fingerprint: Some(subject.fingerprint),
         policy_revision: None,
         person: None,
         decision: decision.to_owned(),
@@ -51,7 +52,7 @@ fn by_person(kind: AuditKind, name: &str, decision: &str) -> AuditEvent {
 
 #[test]
 fn a_question_is_recorded_with_the_policy_that_asked() {
-    let change = Approval::ask(approval_id(1), question(requirement(&[(&["owner"], 1)], false)), at(0));
+    let change = Approval::ask(approval_id(1), question(requirement(&[(&["owner"], 1)], false)), None, at(0));
     let expected = AuditEvent {
         policy_revision: Some("revision-1".to_owned()),
         reason: Some("CONFIRMATION_BY_RULE".to_owned()),
@@ -161,7 +162,7 @@ fn what_is_changed_is_the_state_and_nothing_that_was_asked() {
 #[test]
 fn neither_records_nor_debug_output_hold_what_a_person_is_shown() {
     let dana = person("dana", &["finance"]);
-    let asked = Approval::ask(approval_id(1), question(requirement(&[(&["group:finance"], 2)], false)), at(0));
+    let asked = Approval::ask(approval_id(1), question(requirement(&[(&["group:finance"], 2)], false)), None, at(0));
     let approval = approved();
     let mut events = asked.events.clone();
     events.extend(changed(asked.next.decide(&dana, &answer(Verdict::Approve), at(1))).events);

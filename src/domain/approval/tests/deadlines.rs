@@ -98,7 +98,7 @@ fn a_deadline_beyond_the_end_of_time_is_its_last_instant() {
 #[test]
 fn a_shorter_time_to_decide_is_the_question_s_own() {
     let short = requirement(&[(&["owner"], 1)], false).deciding_within(Duration::from_micros(3));
-    let approval = Approval::ask(crate::domain::testing::approval_id(2), question(short.clone()), at(0)).next;
+    let approval = Approval::ask(crate::domain::testing::approval_id(2), question(short.clone()), None, at(0)).next;
     assert_eq!(approval.decide_by, at(3));
     assert_eq!(short.clone().deciding_within(Duration::from_secs(900)), short, "it only ever shortens");
 }

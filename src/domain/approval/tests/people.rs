@@ -404,6 +404,18 @@ fn a_person_sees_their_own_approvals_and_those_they_decided_or_may_decide() {
 }
 
 #[test]
+fn who_sees_it_is_its_owner_or_may_decide_or_did_and_so_reads_its_arguments() {
+    for (clauses, exclude) in [(OWNER, false), (&[(&["group:finance", "person:kim"][..], 3)][..], true)] {
+        let decided = if exclude { "dana@finance+ mia@finance+" } else { "" };
+        let (approval, _) = after(clauses, exclude, decided);
+        for who in ["olga", "dana", "mia", "eve@finance", "kim", "Kim", "eve", "sam@security", "finance", "assistant"] {
+            let (person, _) = said(&format!("{who}+"));
+            assert_eq!(approval.may_read_arguments(&person), approval.is_visible_to(&person), "{who}");
+        }
+    }
+}
+
+#[test]
 fn where_the_owner_alone_decides_nobody_else_sees_it() {
     let (approval, _) = after(OWNER, false, "");
     for (who, seen) in

@@ -51,15 +51,74 @@ CREATE UNIQUE INDEX waits_active ON waits (principal, agent, objective_transcrip
 CREATE INDEX waits_by_deadline ON waits (expire_time) WHERE state <> 'closed';
 -- Retention: what has been closed for long enough.
 CREATE INDEX waits_to_delete ON waits (close_time) WHERE state = 'closed';
--- Resuming and closing a wait: its approvals.
-CREATE INDEX approvals_by_wait ON approvals (wait_id) WHERE wait_id IS NOT NULL;
 
--- The arguments of an approval, whole, sealed under a key of its own (AES-256-GCM; its nonce stands before the text).
+-- No deadline of an approval is later than its wait, as that stood when it was asked: using it up needs no look at the wait.
+ALTER TABLE approvals ADD COLUMN ends_by INTEGER
+    CHECK ((ends_by IS NULL) = (wait_id IS NULL))
+    CHECK (ends_by IS NULL OR (decide_by <= ends_by AND (use_by IS NULL OR use_by <= ends_by)));
+
+-- Telling of a wait: its newest approvals.
+CREATE INDEX approvals_by_wait ON approvals (wait_id, create_time, id) WHERE wait_id IS NOT NULL;
+-- Ending a wait: its approvals that are open. Resuming it: those that wait for people.
+CREATE INDEX approvals_open_by_wait ON approvals (wait_id, open_until) WHERE wait_id IS NOT NULL AND open_until IS NOT NULL;
+
+-- A record about a wait is about no invocation. SQLite does not lift a NOT NULL, so the table is made anew, with its
+-- positions and the highest that was ever given.
+CREATE TABLE audit_records_anew (
+    position        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              TEXT NOT NULL,
+    time            INTEGER NOT NULL,
+    kind            TEXT NOT NULL,
+    caller          TEXT,
+    principal       TEXT NOT NULL,
+    agent           TEXT NOT NULL,
+    conversation    TEXT,
+    connector       TEXT,
+    account         TEXT,
+    action          TEXT,
+    approval_id     TEXT,
+    execution_id    TEXT,
+    wait_id         TEXT,
+    fingerprint     TEXT,
+    policy_revision TEXT,
+    person          TEXT,
+    decision        TEXT NOT NULL,
+    reason          TEXT,
+    note            TEXT,
+    labels          TEXT NOT NULL,
+
+    -- All of an invocation, or none of it.
+    CHECK ((connector IS NULL) = (fingerprint IS NULL)),
+    CHECK ((action IS NULL) = (fingerprint IS NULL))
+) STRICT;
+INSERT INTO sqlite_sequence (name, seq) SELECT 'audit_records_anew', seq FROM sqlite_sequence WHERE name = 'audit_records';
+INSERT INTO audit_records_anew (position, id, time, kind, caller, principal, agent, conversation, connector, account,
+    action, approval_id, execution_id, fingerprint, policy_revision, person, decision, reason, note, labels)
+    SELECT position, id, time, kind, caller, principal, agent, conversation, connector, account, action, approval_id,
+        execution_id, fingerprint, policy_revision, person, decision, reason, note, labels FROM audit_records;
+DROP TABLE audit_records;
+ALTER TABLE audit_records_anew RENAME TO audit_records;
+
+-- Listing audit records of one approval, of one execution, of one wait, on behalf of one principal.
+CREATE INDEX audit_records_by_approval ON audit_records (approval_id) WHERE approval_id IS NOT NULL;
+CREATE INDEX audit_records_by_execution ON audit_records (execution_id) WHERE execution_id IS NOT NULL;
+CREATE INDEX audit_records_by_wait ON audit_records (wait_id) WHERE wait_id IS NOT NULL;
+CREATE INDEX audit_records_by_principal ON audit_records (principal);
+
+-- The arguments of an approval, whole, sealed under a key of its own (a byte for the format, a nonce, the ciphertext of
+-- AES-256-GCM). Every open approval has a row: its key is also that of the token which is out.
 CREATE TABLE approval_arguments (
     approval_id TEXT NOT NULL PRIMARY KEY REFERENCES approvals (id) ON DELETE CASCADE,
     key_id      TEXT NOT NULL,
     sealed      BLOB NOT NULL
 ) STRICT;
+
+-- What is open was asked before any arguments were kept, under the one secret that there was: nothing is sealed, and its
+-- token needs that secret all the same.
+INSERT INTO approval_arguments (approval_id, key_id, sealed)
+    SELECT approvals.id, newest.id, x'' FROM approvals
+    CROSS JOIN (SELECT id FROM keys ORDER BY create_time DESC, id LIMIT 1) newest
+    WHERE approvals.open_until IS NOT NULL;
 
 -- Starting: which secrets still seal something.
 CREATE INDEX approval_arguments_by_key ON approval_arguments (key_id);

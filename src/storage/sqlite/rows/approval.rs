@@ -168,11 +168,17 @@ pub(in super::super) fn approval(row: &SqliteRow) -> Result<Approval, StoreError
     let fields = Fields::new(row, "approvals", "id");
     let decisions: Vec<DecisionEntry> = fields.list("decisions")?;
     let decisions: Option<Vec<_>> = decisions.into_iter().map(DecisionEntry::decision).collect();
+    let question = question(&fields)?;
+    let ends_by = fields.maybe_time("ends_by")?;
+    if ends_by.is_some() != question.wait.is_some() {
+        return Err(fields.corrupt());
+    }
     Ok(Approval {
         id: fields.parsed("id", ApprovalId::parse)?,
-        question: question(&fields)?,
+        question,
         create_time: fields.time("create_time")?,
         decide_by: fields.time("decide_by")?,
+        ends_by,
         decisions: fields.known(decisions)?,
         state: fields.known(ApprovalColumns::read(&fields)?.state())?,
         version: fields.count("version")?,

@@ -3,12 +3,12 @@
 use super::{Fields, Statement, list, maybe_text, text};
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{ApprovalId, AuditRecordId, ExecutionId};
+use crate::domain::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};
 use crate::storage::StoreError;
 use sqlx::sqlite::SqliteRow;
 
 /// Binds an event: `kind`, `caller`, `principal`, `agent`, `conversation`, `connector`, `account`, `action`,
-/// `approval_id`, `execution_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason`, `note` and `labels`.
+/// `approval_id`, `execution_id`, `wait_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason`, `note` and `labels`.
 pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEvent) -> Statement<'q> {
     statement
         .bind(event.kind.as_str())
@@ -16,12 +16,13 @@ pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEv
         .bind(text(&event.principal))
         .bind(text(&event.agent))
         .bind(maybe_text(event.conversation.as_ref()))
-        .bind(text(&event.connector))
+        .bind(maybe_text(event.connector.as_ref()))
         .bind(maybe_text(event.account.as_ref()))
-        .bind(text(&event.action))
+        .bind(maybe_text(event.action.as_ref()))
         .bind(event.approval.map(|id| id.to_string()))
         .bind(event.execution.map(|id| id.to_string()))
-        .bind(event.fingerprint.to_string())
+        .bind(event.wait.map(|id| id.to_string()))
+        .bind(event.fingerprint.map(|fingerprint| fingerprint.to_string()))
         .bind(event.policy_revision.clone())
         .bind(maybe_text(event.person.as_ref()))
         .bind(event.decision.clone())
@@ -43,12 +44,13 @@ pub(in super::super) fn audit_record(row: &SqliteRow) -> Result<AuditRecord, Sto
             principal: fields.identifier("principal")?,
             agent: fields.identifier("agent")?,
             conversation: fields.maybe_identifier("conversation")?,
-            connector: fields.identifier("connector")?,
+            connector: fields.maybe_identifier("connector")?,
             account: fields.maybe_identifier("account")?,
-            action: fields.identifier("action")?,
+            action: fields.maybe_identifier("action")?,
             approval: fields.maybe_parsed("approval_id", ApprovalId::parse)?,
             execution: fields.maybe_parsed("execution_id", ExecutionId::parse)?,
-            fingerprint: fields.parsed("fingerprint", |text| Fingerprint::parse(text).ok())?,
+            wait: fields.maybe_parsed("wait_id", WaitId::parse)?,
+            fingerprint: fields.maybe_parsed("fingerprint", |text| Fingerprint::parse(text).ok())?,
             policy_revision: fields.get("policy_revision")?,
             person: fields.maybe_identifier("person")?,
             decision: fields.get("decision")?,

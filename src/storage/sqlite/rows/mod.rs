@@ -5,14 +5,16 @@ mod approval;
 mod audit;
 mod execution;
 mod lists;
+mod wait;
 
 pub(super) use approval::{ApprovalColumns, approval, bind_question};
 pub(super) use audit::{audit_record, bind_event};
 pub(super) use execution::{ExecutionColumns, bind_execution, execution};
 pub(super) use lists::list;
+pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};
 
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
-use crate::domain::ids::{ApprovalId, ExecutionId};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -44,7 +46,26 @@ macro_rules! same_subject {
     };
 }
 
-pub(super) use {same_subject, subject_columns};
+/// The columns of an execution, in the order in which [`bind_execution`] binds them.
+macro_rules! execution_columns {
+    () => {
+        concat!(
+            subject_columns!(),
+            ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
+             retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us"
+        )
+    };
+}
+
+/// The columns of an audit record but its id and time, in the order in which [`bind_event`] binds them.
+macro_rules! event_columns {
+    () => {
+        "kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id, \
+         fingerprint, policy_revision, person, decision, reason, note, labels"
+    };
+}
+
+pub(super) use {event_columns, execution_columns, same_subject, subject_columns};
 
 /// Binds twelve values: see `subject_columns`.
 pub(super) fn bind_subject<'q>(statement: Statement<'q>, subject: &Subject) -> Statement<'q> {
@@ -193,6 +214,16 @@ impl<'r> Fields<'r> {
 pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId), StoreError> {
     let fields = Fields::new(row, "approval_audience", "approval_id");
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
+}
+
+/// Reads the id of an approval.
+pub(super) fn approval_id(row: &SqliteRow) -> Result<ApprovalId, StoreError> {
+    Fields::new(row, "approvals", "id").parsed("id", ApprovalId::parse)
+}
+
+/// Reads the id of a wait.
+pub(super) fn wait_id(row: &SqliteRow) -> Result<WaitId, StoreError> {
+    Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
 }
 
 /// Reads the key by which executions are listed.

@@ -1,9 +1,10 @@
 //! Whatever the domain can hold comes back from its row as it was.
 
-use super::super::{reads, schema, writes};
+use super::super::{reads, schema, waits, writes};
 use crate::domain::approval::{
     Approval, ApprovalState, Confirmed, KnownOutcome, PersonDecision, Question, RetriedExecution, Verdict,
 };
+use crate::domain::change::Change;
 use crate::domain::decision::{Effect, MatchedRule, PolicyReason};
 use crate::domain::execution::{Execution, ExecutionState, Report};
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Digest, Fingerprint};
@@ -15,6 +16,7 @@ use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::domain::wait::{Ending, Resumption, Wait, WaitState};
 use crate::storage::changes::Touched;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -169,6 +171,9 @@ fn approval() -> impl Strategy<Value = Approval> {
     (uuid(), question(), time(), time(), vec(decision(), 0..4), state(), version).prop_map(
         |(id, question, create_time, decide_by, decisions, state, version)| Approval {
             id: ApprovalId::new(id),
+            ends_by: question
+                .wait
+                .map(|_| state.confirmed().map_or(decide_by, |confirmed| decide_by.max(confirmed.use_by))),
             question,
             create_time,
             decide_by,
@@ -218,6 +223,38 @@ fn execution() -> impl Strategy<Value = Execution> {
     )
 }
 
+fn wait() -> impl Strategy<Value = Wait> {
+    let resumption = (time(), identifier(), uuid())
+        .prop_map(|(at, by, attempt)| WaitState::Resumed(Resumption { at, by, attempt: AttemptId::new(attempt) }));
+    let ending = prop_oneof![
+        (identifier(), of(text())).prop_map(|(by, reason)| Ending::Closed { by, reason }),
+        identifier().prop_map(|by| Ending::Replaced { by }),
+        Just(Ending::Expired),
+    ];
+    let state = prop_oneof![
+        Just(WaitState::Open),
+        resumption,
+        (time(), ending).prop_map(|(at, ending)| WaitState::Closed { at, ending }),
+    ];
+    let names = (identifier(), identifier(), identifier(), of(identifier()));
+    let objective = (identifier(), identifier(), 0..=MAX_REVISION);
+    let times = (time(), time(), time(), 1..u64::try_from(i64::MAX).unwrap());
+    (uuid(), names, objective, text(), times, state).prop_map(|(id, names, objective, summary, times, state)| Wait {
+        id: WaitId::new(id),
+        opened_by: names.0,
+        principal: names.1,
+        agent: names.2,
+        conversation: names.3,
+        objective: Objective { transcript: objective.0, id: objective.1, revision: objective.2 },
+        summary,
+        create_time: times.0,
+        update_time: times.1,
+        expire_time: times.2,
+        state,
+        version: times.3,
+    })
+}
+
 /// Runs `case` on an empty database in memory, over and over.
 struct Memory {
     runtime: tokio::runtime::Runtime,
@@ -242,6 +279,16 @@ impl Memory {
             sqlx::query("DELETE FROM approvals").execute(&mut *connection).await.unwrap();
             writes::insert_approval(connection, approval, &mut Touched::default()).await.unwrap();
             reads::approval(connection, approval.id).await.unwrap().unwrap()
+        })
+    }
+
+    fn through_waits(&self, wait: &Wait) -> Wait {
+        self.runtime.block_on(async {
+            let connection = &mut *self.connection.lock().await;
+            sqlx::query("DELETE FROM waits").execute(&mut *connection).await.unwrap();
+            let change = Change { next: wait.clone(), events: Vec::new(), valid_before: None };
+            waits::insert_wait(connection, &change, Timestamp::from_micros(0), &mut Touched::default()).await.unwrap();
+            waits::by_id(connection, wait.id).await.unwrap().unwrap()
         })
     }
 
@@ -271,5 +318,15 @@ fn any_execution_comes_back_as_it_was() {
     proptest!(ProptestConfig::with_cases(300), |(execution in execution())| {
         let read = memory.through_executions(&execution);
         prop_assert_eq!(read, execution);
+    });
+}
+
+#[test]
+fn any_wait_comes_back_as_it_was() {
+    let memory = Memory::new();
+    proptest!(ProptestConfig::with_cases(300), |(wait in wait())| {
+        let read = memory.through_waits(&wait);
+        prop_assert_eq!(&read.summary, &wait.summary);
+        prop_assert_eq!(read, wait);
     });
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::SystemClock;
 use crate::domain::approval::{Answer, ApprovalState, Commanded, Verdict};
-use crate::storage::conformance::{NO_LIMITS, approval_id, person, question_about, start_of};
+use crate::storage::conformance::{NO_LIMITS, approval_id, person, question_about, sealed_arguments, start_of};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -82,6 +82,7 @@ async fn works_until_it_is_killed() {
                         id: approval_id(),
                         question: question_about(&call),
                         request: None,
+                        arguments: sealed_arguments(),
                         limits: NO_LIMITS,
                     };
                     let asked = store.request(new).await.unwrap();

@@ -1,7 +1,7 @@
 //! What keeps a file shut, and how files are made.
 
 use super::*;
-use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, start, subject};
+use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, sealed_arguments, start, subject};
 use std::os::unix::fs::PermissionsExt as _;
 
 async fn run(path: &Path, statement: &'static str) {
@@ -247,7 +247,13 @@ async fn every_table_that_is_written_says_how_new_it_is() {
             }
             _ => {
                 let question = question_about(what);
-                let new = NewApproval { id: approval_id(), question, request: None, limits: NO_LIMITS };
+                let new = NewApproval {
+                    id: approval_id(),
+                    question,
+                    request: None,
+                    arguments: sealed_arguments(),
+                    limits: NO_LIMITS,
+                };
                 store.request(new).await.unwrap();
             }
         }

@@ -1,16 +1,26 @@
 //! How statements are run, what readers may do, and what a row must be.
 
 use super::*;
-use crate::storage::conformance::{Fixture, NO_LIMITS, approval_id, question, start, start_of, subject};
+use crate::domain::ids::WaitId;
+use crate::domain::wait::Opening;
+use crate::storage::conformance::{
+    Fixture, NO_LIMITS, approval_id, id, question, sealed_arguments, start, start_of, subject,
+};
+use uuid::Uuid;
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    for statement in
-        reads::ALL.into_iter().chain(writes::ALL).chain(consuming::ALL).chain(listing::ALL).chain(sweeps::ALL)
-    {
+    let all = reads::ALL
+        .into_iter()
+        .chain(writes::ALL)
+        .chain(consuming::ALL)
+        .chain(listing::ALL)
+        .chain(sealed::ALL)
+        .chain(sweeps::ALL);
+    for statement in all.chain(waits::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
@@ -21,7 +31,7 @@ async fn no_statement_reads_a_whole_table() {
             .collect();
         for step in &plan {
             // Few rows each, and no more in years: migrations, secrets. Lists of ids and what a statement itself yields.
-            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW"];
+            let small = ["schema_migrations", "keys", "json_each", "(subquery", "CONSTANT ROW", "SCAN used"];
             // The newest, or the oldest, first, up to a limit.
             let in_order = (statement.contains("LIMIT") && statement.contains("ORDER BY"))
                 && [
@@ -66,6 +76,11 @@ async fn the_hot_statements_use_their_index() {
         (reads::ALL.as_slice(), "audit_records_by_approval"),
         (reads::ALL.as_slice(), "audit_records_by_execution"),
         (reads::ALL.as_slice(), "audit_records_by_principal"),
+        (reads::ALL.as_slice(), "audit_records_by_wait"),
+        (waits::ALL.as_slice(), "waits_active (principal=? AND agent=? AND objective_transcript=?)"),
+        (waits::ALL.as_slice(), "COVERING INDEX approvals_by_wait (wait_id=?)"),
+        (waits::ALL.as_slice(), "approvals_open_by_wait (wait_id=? AND open_until>?)"),
+        (waits::ALL.as_slice(), "waits_by_deadline (expire_time<?)"),
         (writes::ALL.as_slice(), "approvals_same_question (requested_by=? AND principal=? AND fingerprint=?"),
         (
             writes::ALL.as_slice(),
@@ -209,11 +224,15 @@ async fn an_approval_that_fits_no_state_is_corrupt() {
         "retry_of = '0190b6c0-0000-7000-8000-00000000000a', retried_outcome = 'succeeded'",
         "omissions = '[{\"pointer\":\"\",\"kind\":\"LOST\",\"count\":1}]'",
         "version = -1",
+        "wait_id = '0190b6c0-0000-7000-8000-00000000000a'",
+        "wait_id = 'x', ends_by = 9223372036854775807",
+        "ends_by = 9223372036854775807",
     ] {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("UPDATE approvals SET {broken}")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -235,7 +254,8 @@ async fn a_decision_that_does_not_parse_makes_its_approval_corrupt() {
         let folder = Folder::new();
         let store = open(&folder).await;
         let id = approval_id();
-        let new = NewApproval { id, question: question(), request: None, limits: NO_LIMITS };
+        let new =
+            NewApproval { id, question: question(), request: None, arguments: sealed_arguments(), limits: NO_LIMITS };
         store.request(new).await.unwrap();
         scribble(&folder, format!("INSERT INTO approval_decisions VALUES ('{id}', 0, {values})")).await;
         let error = store.approval(id).await.unwrap_err();
@@ -270,6 +290,53 @@ async fn an_execution_that_fits_no_state_is_corrupt() {
     }
 }
 
+fn opening() -> Opening {
+    Opening {
+        id: WaitId::new(Uuid::now_v7()),
+        caller: id("runner"),
+        principal: id("olga"),
+        agent: id("assistant"),
+        conversation: None,
+        objective: subject().objective.unwrap(),
+        summary: "until olga has answered".to_owned(),
+        expire_after: None,
+        replace: false,
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_fits_no_state_is_corrupt() {
+    for broken in [
+        "state = 'over'",
+        "state = 'resumed'",
+        "state = 'resumed', resume_time = 1, resumed_by = 'runner'",
+        "state = 'closed'",
+        "state = 'closed', close_time = 1, close_kind = 'expired', closed_by = 'runner'",
+        "state = 'closed', close_time = 1, close_kind = 'closed'",
+        "state = 'closed', close_time = 1, close_kind = 'forgotten', closed_by = 'runner'",
+        "state = 'closed', close_time = 1, close_kind = 'replaced', closed_by = 'runner', close_reason = 'x'",
+        "resume_time = 1",
+        "attempt_id = 'x'",
+        "close_reason = 'x'",
+        "principal = ''",
+        "opened_by = ' x'",
+        "objective_revision = -1",
+        "version = -1",
+    ] {
+        let folder = Folder::new();
+        let store = open(&folder).await;
+        let wait = store.open_wait(opening()).await.unwrap().row.unwrap().record.wait;
+        scribble(&folder, format!("UPDATE waits SET {broken}")).await;
+        for error in [
+            store.wait(wait.id).await.map(drop).unwrap_err(),
+            store.close_wait(wait.id, &id("runner"), None).await.map(drop).unwrap_err(),
+        ] {
+            let StoreError::Corrupt { table: "waits", id: named } = error else { panic!("{broken}: {error}") };
+            assert_eq!(named, wait.id.to_string(), "{broken}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_corrupt_approval_is_never_used() {
     for broken in
@@ -289,9 +356,16 @@ async fn a_corrupt_approval_is_never_used() {
 async fn the_table_itself_refuses_a_row_that_fits_no_state() {
     let folder = Folder::new();
     let store = open(&folder).await;
-    let new = NewApproval { id: approval_id(), question: question(), request: None, limits: NO_LIMITS };
+    let new = NewApproval {
+        id: approval_id(),
+        question: question(),
+        request: None,
+        arguments: sealed_arguments(),
+        limits: NO_LIMITS,
+    };
     store.request(new).await.unwrap();
     store.start(start(subject())).await.unwrap().unwrap();
+    store.open_wait(opening()).await.unwrap().row.unwrap();
     let mut connection = open::writer_options(&folder.database()).connect().await.unwrap();
     for broken in [
         "UPDATE approvals SET state = 'approved'",
@@ -314,6 +388,20 @@ async fn the_table_itself_refuses_a_row_that_fits_no_state() {
         "UPDATE executions SET state = 'succeeded'",
         "UPDATE executions SET detail = 'x'",
         "UPDATE executions SET state = 'unknown', report_time = 1",
+        "UPDATE approvals SET wait_id = 'x'",
+        "UPDATE approvals SET ends_by = decide_by",
+        "UPDATE approvals SET wait_id = 'x', ends_by = decide_by - 1",
+        "UPDATE waits SET state = 'resumed'",
+        "UPDATE waits SET state = 'closed', close_time = 1, close_kind = 'closed'",
+        "UPDATE waits SET state = 'closed', close_time = 1, close_kind = 'expired', closed_by = 'x'",
+        "UPDATE waits SET close_reason = 'x'",
+        "UPDATE waits SET objective_revision = -1",
+        "UPDATE waits SET version = 0",
+        "INSERT INTO waits SELECT 'another', version, state, resume_time, resumed_by, attempt_id, close_time, closed_by,
+            close_kind, close_reason, create_time, update_time, expire_time, opened_by, principal, agent, conversation,
+            objective_transcript, objective_id, objective_revision, summary FROM waits",
+        "UPDATE audit_records SET fingerprint = NULL WHERE kind LIKE 'approval.%'",
+        "UPDATE audit_records SET action = 'x' WHERE kind LIKE 'wait.%'",
     ] {
         let error = query(broken).execute(&mut connection).await.unwrap_err();
         assert!(error.as_database_error().is_some(), "{broken}: {error}");

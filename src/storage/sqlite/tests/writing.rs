@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::storage::changes::{Told, Touched};
-use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, start, start_of, subject};
+use crate::storage::conformance::{NO_LIMITS, approval_id, question_about, sealed_arguments, start, start_of, subject};
 use sqlx::SqliteConnection;
 
 /// Runs several at once and waits for all.
@@ -23,7 +23,13 @@ fn event(decision: &str) -> AuditEvent {
 }
 
 fn new(call: &str) -> NewApproval {
-    NewApproval { id: approval_id(), question: question_about(call), request: None, limits: NO_LIMITS }
+    NewApproval {
+        id: approval_id(),
+        question: question_about(call),
+        request: None,
+        arguments: sealed_arguments(),
+        limits: NO_LIMITS,
+    }
 }
 
 /// How many audit records there are, which is what was counted, and nothing that was undone.

@@ -1,0 +1,162 @@
+//! The check of a role before a door, and the shortest way to a door.
+
+use super::errors;
+use super::sparing::Sparing;
+use crate::auth::{AuthError, Credential, Role, SharedCallers};
+use crate::metrics::{CredentialRefusal, Metrics};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{Request, Response};
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tower_service::Service;
+
+/// What a call comes to.
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// A service behind a guard, which lets through who has the role of it. The guard stands inside the routed service, so it
+/// hangs on the method that was resolved and not on how a path was spelt.
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    service: S,
+    guard: Arc<Guard>,
+}
+
+/// Who admits callers of one role.
+#[derive(Debug)]
+pub(super) struct Guard {
+    callers: SharedCallers,
+    role: Role,
+    refusals: Sparing,
+    metrics: Arc<Metrics>,
+}
+
+impl<S> Guarded<S> {
+    /// `service`, for those alone whom `guard` admits.
+    pub(super) fn new(service: S, guard: Guard) -> Self {
+        Self { service, guard: Arc::new(guard) }
+    }
+}
+
+impl<S: NamedService> NamedService for Guarded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future = Answer>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Answer {
+        match self.guard.admit(&request) {
+            Ok(credential) => {
+                request.extensions_mut().insert(credential);
+                self.service.call(request)
+            }
+            Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
+        }
+    }
+}
+
+impl Guard {
+    /// A guard that admits those of `callers` who have this role.
+    pub(super) fn new(callers: SharedCallers, role: Role, metrics: Arc<Metrics>) -> Self {
+        Self { callers, role, refusals: Sparing::new(), metrics }
+    }
+
+    fn admit(&self, request: &Request<Body>) -> Result<Credential, Status> {
+        let mut headers = request.headers().get_all(AUTHORIZATION).iter();
+        // Two credentials are ambiguous, so they are none.
+        let header = headers.next().filter(|_| headers.next().is_none());
+        self.callers.authenticate(header.map(|header| header.as_bytes()), self.role).map_err(|error| {
+            self.metrics.credentials.one(match error {
+                AuthError::Missing => CredentialRefusal::Missing,
+                AuthError::Invalid => CredentialRefusal::Invalid,
+                AuthError::Expired => CredentialRefusal::Expired,
+                AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
+            });
+            if let Some(unsaid) = self.refusals.say() {
+                let peer = peer(request).map_or(String::new(), |peer| peer.to_string());
+                tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
+            }
+            errors::unauthorised(error)
+        })
+    }
+}
+
+/// Whom the connection is from, where it says so.
+fn peer(request: &Request<Body>) -> Option<std::net::SocketAddr> {
+    let mut asked = tonic::Request::new(());
+    *asked.extensions_mut() = request.extensions().clone();
+    asked.remote_addr()
+}
+
+/// Three doors side by side, and whatever else is served beside them.
+///
+/// A call finds its door by the name of the service in its path. The router that the rest goes through does that too, and
+/// copies the service, makes the path's parts into extensions and wraps the answer for each call: a tenth of a small one.
+#[derive(Debug)]
+pub struct Doorway<A, B, C>(Arc<(A, B, C)>, Routes);
+
+impl<A, B, C> Doorway<A, B, C> {
+    /// The way to these doors, and to the rest.
+    pub fn new(doors: (A, B, C), rest: Routes) -> Self {
+        Self(Arc::new(doors), rest.prepare())
+    }
+}
+
+impl<A, B, C> Clone for Doorway<A, B, C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), self.1.clone())
+    }
+}
+
+/// A service that is one of a [`Doorway`].
+trait Door:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future = Answer> + NamedService + Clone
+{
+    /// Calls it, if it is the one of this name.
+    fn answer(&self, name: &str, request: Request<Body>) -> Result<Answer, Request<Body>> {
+        if name == Self::NAME { Ok(self.clone().call(request)) } else { Err(request) }
+    }
+}
+
+impl<S> Door for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future = Answer> + NamedService + Clone
+{
+}
+
+impl<A: Door, B: Door, C: Door> Service<Request<Body>> for Doorway<A, B, C> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Doors and routes are ready at any time.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer {
+        let (agent, approver, operator) = &*self.0;
+        let uri = request.uri().clone();
+        let name = uri.path().strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(name, _)| name);
+        agent
+            .answer(name, request)
+            .or_else(|request| approver.answer(name, request))
+            .or_else(|request| operator.answer(name, request))
+            .unwrap_or_else(|request| Box::pin(self.1.call(request)))
+    }
+}
