@@ -89,7 +89,7 @@ impl Guard {
                 AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
             });
             if let Some(unsaid) = self.refusals.say() {
-                let peer = peer(request).map_or(String::new(), |peer| peer.to_string());
+                let peer = peer(request);
                 tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
             }
             errors::unauthorised(error)
@@ -97,11 +97,11 @@ impl Guard {
     }
 }
 
-/// Whom the connection is from, where it says so.
-fn peer(request: &Request<Body>) -> Option<std::net::SocketAddr> {
+/// Whom the connection is from; empty where it does not say so.
+fn peer(request: &Request<Body>) -> String {
     let mut asked = tonic::Request::new(());
     *asked.extensions_mut() = request.extensions().clone();
-    asked.remote_addr()
+    asked.remote_addr().map_or(String::new(), |peer| peer.to_string())
 }
 
 /// Three doors side by side, and whatever else is served beside them.

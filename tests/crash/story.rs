@@ -20,6 +20,8 @@ enum Then {
     ConsumeWhileCancelled,
     /// An attempt, while the person takes the approval back.
     ConsumeWhileRevoked,
+    /// An attempt, while the wait in which it was asked is closed.
+    ConsumeWhileWaitCloses,
 }
 
 /// What a client knows of something that it tried.
@@ -71,9 +73,11 @@ pub struct Story {
     invocation: Invocation,
     verdict: Verdict,
     then: Then,
+    waits: Told<String>,
     asked: Told<(String, String)>,
     decided: Told<Approval>,
     withdrawn: Told<Approval>,
+    closed: Told<Wait>,
     attempts: Vec<Attempt>,
     outcome: Outcome,
     reported: Told<Execution>,
@@ -83,9 +87,10 @@ impl Story {
     pub fn new(random: &mut Random) -> Self {
         let conversation = Uuid::new_v4().to_string();
         let then = match random.below(10) {
-            0..=5 => Then::Consume,
-            6..=7 => Then::ConsumeWhileCancelled,
-            _ => Then::ConsumeWhileRevoked,
+            0..=4 => Then::Consume,
+            5..=6 => Then::ConsumeWhileCancelled,
+            7 => Then::ConsumeWhileRevoked,
+            _ => Then::ConsumeWhileWaitCloses,
         };
         Self {
             request_id: format!("request-{conversation}"),
@@ -93,6 +98,11 @@ impl Story {
                 principal: PRINCIPAL.to_owned(),
                 agent: AGENT.to_owned(),
                 arguments_json: format!("{{\"to\":\"kim@acme.com\",\"number\":{}}}", random.below(1_000_000)),
+                objective: (then == Then::ConsumeWhileWaitCloses).then(|| Objective {
+                    transcript: conversation.clone(),
+                    id: "input-1".to_owned(),
+                    revision: 1,
+                }),
                 conversation,
                 connector: "gmail".to_owned(),
                 account: "work-mailbox-a".to_owned(),
@@ -101,9 +111,11 @@ impl Story {
             },
             verdict: if random.below(8) == 0 { Verdict::Deny } else { Verdict::Approve },
             then,
+            waits: Told::NotTried,
             asked: Told::NotTried,
             decided: Told::NotTried,
             withdrawn: Told::NotTried,
+            closed: Told::NotTried,
             attempts: (0..2).map(|_| Attempt { id: Uuid::new_v4().to_string(), told: Told::NotTried }).collect(),
             outcome: if random.below(2) == 0 { Outcome::Succeeded } else { Outcome::Failed },
             reported: Told::NotTried,
@@ -113,7 +125,14 @@ impl Story {
     /// Goes through it, counting the answers; false once one does not come.
     pub async fn live(&mut self, clients: &Clients, answers: &AtomicUsize) -> bool {
         let count = || answers.fetch_add(1, Ordering::SeqCst);
-        self.asked = Told::of(ask(clients, &self.request_id, &self.invocation).await);
+        if self.then == Then::ConsumeWhileWaitCloses {
+            self.waits = Told::of(open_wait(clients, &self.invocation).await);
+            if self.waits.done().is_none() {
+                return false;
+            }
+            count();
+        }
+        self.asked = Told::of(self.ask(clients).await);
         let Told::Done((approval, token)) = self.asked.clone() else { return false };
         count();
         self.decided = Told::of(decide(clients, &approval, self.verdict).await);
@@ -139,8 +158,15 @@ impl Story {
                 self.attempts[0].told = Told::of(permit);
                 self.withdrawn = Told::of(revoked);
             }
+            Then::ConsumeWhileWaitCloses => {
+                let wait = self.waits.done().cloned().unwrap_or_default();
+                let (permit, closed) = tokio::join!(consume(&first), close_wait(clients, &wait));
+                self.attempts[0].told = Told::of(permit);
+                self.closed = Told::of(closed);
+            }
         }
-        if self.attempts.iter().any(|attempt| attempt.told == Told::Nothing) || self.withdrawn == Told::Nothing {
+        let lost = self.attempts.iter().any(|attempt| attempt.told == Told::Nothing);
+        if lost || self.withdrawn == Told::Nothing || self.closed == Told::Nothing {
             return false;
         }
         count();
@@ -158,7 +184,10 @@ impl Story {
     /// Holds what was told against what the sidecar says now, and finishes what was cut off, as a client would.
     pub async fn hold_against(&mut self, clients: &Clients) {
         // Whoever had no answer asks again under the same id, and knows the question by its first answer.
-        let (id, token) = ask(clients, &self.request_id, &self.invocation).await.unwrap();
+        if self.then == Then::ConsumeWhileWaitCloses && !self.hold_wait(clients).await {
+            return;
+        }
+        let (id, token) = self.ask(clients).await.unwrap();
         if let Some((known, _)) = self.asked.done() {
             assert_eq!(known, &id, "the same request is the same approval: {self:?}");
         }
@@ -174,6 +203,10 @@ impl Story {
         }
         if let Some(told) = self.withdrawn.done() {
             assert_eq!(told, &approval, "what was withdrawn stays so: {self:?}");
+        }
+        if self.closed.done().is_some() {
+            let open = matches!(state, ApprovalState::Pending | ApprovalState::Approved);
+            assert!(!open, "nothing of a closed wait is open: {self:?}");
         }
         let permits: Vec<Permit> = self.permits().cloned().collect();
         assert!(permits.len() <= 1, "one approval, two permits: {self:?}");
@@ -191,6 +224,28 @@ impl Story {
             }
         }
         self.hold_audit(clients, &id).await;
+    }
+
+    /// Holds what was told of the wait, and opens it if nobody knows whether it was. False where nothing can be asked in it
+    /// any more and nothing had been.
+    async fn hold_wait(&mut self, clients: &Clients) -> bool {
+        if let Some(told) = self.closed.done() {
+            assert_eq!(told, &get_wait(clients, &told.id).await, "a wait that was closed stays so: {self:?}");
+        }
+        if self.waits.done().is_none() {
+            // The transcript has one active wait, whether or not the first answer was lost.
+            self.waits = Told::of(open_wait(clients, &self.invocation).await);
+        }
+        let id = self.waits.done().expect("a wait").clone();
+        let open = get_wait(clients, &id).await.state() == WaitState::Open;
+        // An answered request is found by its own id also after its wait was closed.
+        open || self.asked.done().is_some()
+    }
+
+    /// Asks, in the wait where there is one.
+    async fn ask(&self, clients: &Clients) -> Result<(String, String), Status> {
+        let wait = self.waits.done().cloned().unwrap_or_default();
+        ask_in(clients, &self.request_id, &self.invocation, &wait).await
     }
 
     /// What is used was used by one attempt that was made; that one gets the same permit as long as nobody reported.
@@ -278,6 +333,8 @@ impl Story {
         self.asked == Told::Nothing
             || self.decided == Told::Nothing
             || self.withdrawn == Told::Nothing
+            || self.waits == Told::Nothing
+            || self.closed == Told::Nothing
             || self.reported == Told::Nothing
             || self.attempts.iter().any(|attempt| attempt.told == Told::Nothing)
     }
@@ -287,7 +344,7 @@ impl Story {
     }
 
     pub fn was_withdrawn(&self) -> bool {
-        self.withdrawn.done().is_some()
+        self.withdrawn.done().is_some() || self.closed.done().is_some()
     }
 
     pub fn was_reported(&self) -> bool {
@@ -296,7 +353,17 @@ impl Story {
 }
 
 pub async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
+    ask_in(clients, request_id, invocation, "").await
+}
+
+async fn ask_in(
+    clients: &Clients,
+    request_id: &str,
+    invocation: &Invocation,
+    wait: &str,
+) -> Result<(String, String), Status> {
     let request = RequestApprovalRequest {
+        wait_id: wait.to_owned(),
         request_id: request_id.to_owned(),
         invocation: Some(invocation.clone()),
         ..RequestApprovalRequest::default()
@@ -312,6 +379,33 @@ pub async fn get(clients: &Clients, id: &str) -> Approval {
         approval_id: id.to_owned(),
     };
     clients.agent.clone().get_approval(request).await.unwrap().into_inner().approval.unwrap()
+}
+
+async fn open_wait(clients: &Clients, invocation: &Invocation) -> Result<String, Status> {
+    let request = OpenWaitRequest {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        conversation: invocation.conversation.clone(),
+        objective: invocation.objective.clone(),
+        summary: "a mail is to be confirmed".to_owned(),
+        ..OpenWaitRequest::default()
+    };
+    Ok(clients.agent.clone().open_wait(request).await?.into_inner().wait.unwrap().id)
+}
+
+async fn get_wait(clients: &Clients, id: &str) -> Wait {
+    let request = GetWaitRequest { principal: PRINCIPAL.to_owned(), agent: AGENT.to_owned(), wait_id: id.to_owned() };
+    clients.agent.clone().get_wait(request).await.unwrap().into_inner().wait.unwrap()
+}
+
+async fn close_wait(clients: &Clients, id: &str) -> Result<Wait, Status> {
+    let request = CloseWaitRequest {
+        principal: PRINCIPAL.to_owned(),
+        agent: AGENT.to_owned(),
+        wait_id: id.to_owned(),
+        reason: "no longer needed".to_owned(),
+    };
+    Ok(clients.agent.clone().close_wait(request).await?.into_inner().wait.unwrap())
 }
 
 async fn decide(clients: &Clients, id: &str, verdict: Verdict) -> Result<Approval, Status> {

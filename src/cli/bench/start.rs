@@ -60,9 +60,9 @@ pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
             (super::report::quantile(latencies, 0.5), super::report::quantile(costs, 0.5))
         });
         if let (Some((small_us, small_cpu)), Some((large_us, large_cpu))) = (medians.next(), medians.next()) {
-            part.add(format!("first page of {} rows: p50", plan.rows.min(FEW)), "us", small_us);
-            part.add(format!("first page of {rows} rows: p50"), "us", large_us);
-            part.add(format!("first page of {} rows: CPU", plan.rows.min(FEW)), "us/call", small_cpu);
+            part.add("first page, few rows: p50", "us", small_us);
+            part.add("first page, many rows: p50", "us", large_us);
+            part.add("first page, few rows: CPU", "us/call", small_cpu);
             part.hold("first page, many rows to few: CPU", "", large_cpu / small_cpu, Bound::AtMost(2.0));
         }
         let memory = large.memory()?;

@@ -2,7 +2,7 @@
 //! is paid once for all of them. The calls run in their order, each with every condition of its own.
 
 use super::reads;
-use super::rows::{self, same_subject, subject_columns};
+use super::rows::{self, event_columns, execution_columns, same_subject, subject_columns};
 use super::writer::Write;
 use super::writes::{insert_execution, record, record_id};
 use crate::domain::audit::AuditEvent;
@@ -29,28 +29,27 @@ const USE_UP: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $21 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $22) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING $54 AS call, id, retry_of, version"
+     AND executions.state = 'succeeded') RETURNING $55 AS call, id, retry_of, version"
 );
 /// Each of the following does something only where the one before it did. A retry is left to [`retry`], which looks at
 /// what is retried.
 const START: &str = concat!(
     "INSERT OR FAIL INTO executions (",
-    subject_columns!(),
-    ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
-     retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us) \
-     SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
+    execution_columns!(),
+    ") SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
      $25, $26, $27, $28, $29, $30, $31, $32 \
      WHERE changes() = 1 AND NOT EXISTS (SELECT 1 FROM approvals WHERE id = $1 AND retry_of IS NOT NULL)"
 );
-const RECORD: &str = "INSERT OR FAIL INTO audit_records
-    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, fingerprint,
-    policy_revision, person, decision, reason, note, labels, id, time)
-    SELECT $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53
-    WHERE changes() = 1";
+const RECORD: &str = concat!(
+    "INSERT OR FAIL INTO audit_records (",
+    event_columns!(),
+    ", id, time) SELECT $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, \
+     $54 WHERE changes() = 1"
+);
 const CLOSE_AUDIENCE: &str = "UPDATE OR FAIL approval_audience SET state = 'consumed', open_until = NULL
     WHERE approval_id = $1 AND state <> 'consumed' AND changes() = 1";
 /// The values of one call.
-const VALUES: usize = 54;
+const VALUES: usize = 55;
 
 /// What [`retry`] does to the audience, which the text above has left.
 const CLOSE_AUDIENCE_OF_RETRY: &str = "UPDATE approval_audience SET state = 'consumed', open_until = NULL

@@ -1,7 +1,9 @@
 //! The statements that write, each operation a [`Write`] that the writer runs within a transaction.
 
 use super::reads::{self, approval_columns};
-use super::rows::{self, ApprovalColumns, ExecutionColumns, same_subject, subject_columns};
+use super::rows::{
+    self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
+};
 use super::sealed;
 use super::waits;
 use super::writer::Write;
@@ -60,10 +62,8 @@ const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
     "INSERT INTO executions (",
-    subject_columns!(),
-    ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
-     retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us) \
-     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
+    execution_columns!(),
+    ") SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
      $24, $25, $26, $27, $28, $29, $30, $31 \
      WHERE NOT EXISTS (SELECT 1 FROM executions WHERE caller = $20 AND principal = $1 AND agent = $2 \
      AND attempt_id = $21)"
@@ -71,10 +71,11 @@ const INSERT_EXECUTION: &str = concat!(
 const UPDATE_EXECUTION: &str = "UPDATE executions SET state = $1, report_time = $2, reported_by = $3,
     remote_reference = $4, error_code = $5, detail = $6, duration_us = $7, version = $8
     WHERE id = $9 AND version = $10";
-const INSERT_AUDIT: &str = "INSERT INTO audit_records
-    (kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id,
-    fingerprint, policy_revision, person, decision, reason, note, labels, id, time)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_AUDIT: &str = concat!(
+    "INSERT INTO audit_records (",
+    event_columns!(),
+    ", id, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+);
 /// Changes the file, and nothing that anybody reads.
 const TOUCH: &str = "INSERT INTO touches (id, time) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time";
 const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING";

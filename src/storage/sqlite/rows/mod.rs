@@ -46,7 +46,26 @@ macro_rules! same_subject {
     };
 }
 
-pub(super) use {same_subject, subject_columns};
+/// The columns of an execution, in the order in which [`bind_execution`] binds them.
+macro_rules! execution_columns {
+    () => {
+        concat!(
+            subject_columns!(),
+            ", connection, labels, id, version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, \
+             retry_of, policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us"
+        )
+    };
+}
+
+/// The columns of an audit record but its id and time, in the order in which [`bind_event`] binds them.
+macro_rules! event_columns {
+    () => {
+        "kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id, \
+         fingerprint, policy_revision, person, decision, reason, note, labels"
+    };
+}
+
+pub(super) use {event_columns, execution_columns, same_subject, subject_columns};
 
 /// Binds twelve values: see `subject_columns`.
 pub(super) fn bind_subject<'q>(statement: Statement<'q>, subject: &Subject) -> Statement<'q> {
