@@ -86,11 +86,13 @@ impl Checkpoints {
     }
 }
 
-/// Starts moving `log` into the file, on this runtime.
-pub(super) fn spawn(options: SqliteConnectOptions, log: Log) -> Checkpoints {
+/// Starts moving `log` into the file, on this runtime. Once this has answered, the log is held open until the end: whatever
+/// becomes of other connections, none of them is the last, and none removes it.
+pub(super) async fn start(options: SqliteConnectOptions, log: Log) -> Checkpoints {
     let (end, mut ended) = watch::channel(false);
+    let mut mover = Mover { options, connection: None, failing: false };
+    mover.run().await;
     let task = tokio::spawn(async move {
-        let mut mover = Mover { options, connection: None, failing: false };
         let work = async {
             let mut pause = LEAST_PAUSE;
             let mut before = Moved::default();
@@ -150,8 +152,7 @@ impl Mover {
                 moved
             }
             Err(error) => {
-                // The next one is the retry, on a new connection.
-                self.connection = None;
+                // The next one is the retry, on a new connection; this one holds the log open until there is one.
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(%error, "the log could not be moved into the database; it is tried again");
                 }
@@ -161,12 +162,15 @@ impl Mover {
     }
 
     async fn passive(&mut self) -> Result<Option<Moved>, sqlx::Error> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.options.connect().await?,
+        let row = match &mut self.connection {
+            Some(connection) if !self.failing => query(PASSIVE).fetch_one(connection).await?,
+            Some(_) | None => {
+                let mut connection = self.options.connect().await?;
+                let row = query(PASSIVE).fetch_one(&mut connection).await?;
+                self.connection = Some(connection);
+                row
+            }
         };
-        let row = query(PASSIVE).fetch_one(&mut connection).await?;
-        self.connection = Some(connection);
         let count = |column: usize| row.try_get::<i64, _>(column).map(|count| u32::try_from(count).ok());
         // Busy, or without a log: there is nothing to say.
         Ok(count(1)?.zip(count(2)?).map(|(log, moved)| Moved { log, moved }))

@@ -174,7 +174,7 @@ pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHa
         WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
     let WriterSettings { options, connection, time, counters, feed, presence, log, guard, .. } = settings;
     let task = tokio::spawn(async move {
-        let checkpoints = checkpoints::spawn(options.clone(), log.clone());
+        let checkpoints = checkpoints::start(options.clone(), log.clone()).await;
         let mut writer = Writer { options, connection: Some(connection), presence, time, counters, feed, log };
         loop {
             let mut batch = Vec::new();
