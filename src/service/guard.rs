@@ -128,10 +128,6 @@ impl<A, B, C> Clone for Doorway<A, B, C> {
 trait Door:
     Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future = Answer> + NamedService + Clone
 {
-    /// Calls it, if it is the one of this name.
-    fn answer(&self, name: &str, request: Request<Body>) -> Result<Answer, Request<Body>> {
-        if name == Self::NAME { Ok(self.clone().call(request)) } else { Err(request) }
-    }
 }
 
 impl<S> Door for S where
@@ -151,12 +147,16 @@ impl<A: Door, B: Door, C: Door> Service<Request<Body>> for Doorway<A, B, C> {
 
     fn call(&mut self, request: Request<Body>) -> Answer {
         let (agent, approver, operator) = &*self.0;
-        let uri = request.uri().clone();
-        let name = uri.path().strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(name, _)| name);
-        agent
-            .answer(name, request)
-            .or_else(|request| approver.answer(name, request))
-            .or_else(|request| operator.answer(name, request))
-            .unwrap_or_else(|request| Box::pin(self.1.call(request)))
+        let path = request.uri().path();
+        let name = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(name, _)| name);
+        if name == A::NAME {
+            agent.clone().call(request)
+        } else if name == B::NAME {
+            approver.clone().call(request)
+        } else if name == C::NAME {
+            operator.clone().call(request)
+        } else {
+            Box::pin(self.1.call(request))
+        }
     }
 }
