@@ -177,31 +177,27 @@ impl Said {
     pub fn fingerprint(&self, arguments: &Arguments) -> Fingerprint {
         fingerprint(self.account.as_ref(), &self.action, &self.connector, self.objective.as_ref(), arguments)
     }
-
-    /// All of the invocation of it and these arguments but their text.
-    pub fn subject(self, arguments: &Arguments) -> Subject {
-        let fingerprint = self.fingerprint(arguments);
-        Subject {
-            principal: self.principal,
-            agent: self.agent,
-            conversation: self.conversation,
-            connector: self.connector,
-            account: self.account,
-            connection: self.connection,
-            action: self.action,
-            objective: self.objective,
-            fingerprint,
-            arguments_digest: arguments.digest(),
-            tool_definition_digest: self.tool_definition_digest,
-            labels: self.labels,
-        }
-    }
 }
 
 impl Invocation {
     /// The invocation of what was said and these arguments, with its fingerprint.
     pub fn new(said: Said, arguments: Arguments) -> Self {
-        Self { subject: said.subject(&arguments), arguments }
+        let fingerprint = said.fingerprint(&arguments);
+        let subject = Subject {
+            principal: said.principal,
+            agent: said.agent,
+            conversation: said.conversation,
+            connector: said.connector,
+            account: said.account,
+            connection: said.connection,
+            action: said.action,
+            objective: said.objective,
+            fingerprint,
+            arguments_digest: arguments.digest(),
+            tool_definition_digest: said.tool_definition_digest,
+            labels: said.labels,
+        };
+        Self { subject, arguments }
     }
 }
 

@@ -6,7 +6,8 @@ use super::{AgentCaller, Engine, EngineError, allowed, answer_of};
 use crate::domain::arguments::Arguments;
 use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::domain::decision::PolicyAnswer;
-use crate::domain::invocation::{Said, Subject};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::invocation::{Invocation, Said, Subject};
 use crate::domain::limits;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::metrics::Metrics;
@@ -30,6 +31,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub struct Evaluation {
     /// Its id, a UUIDv7, which its audit record has as its note.
     pub id: Uuid,
+    /// What an approval of this very call would be bound to.
+    pub fingerprint: Fingerprint,
     /// The policy's answer.
     pub answer: PolicyAnswer,
 }
@@ -139,12 +142,12 @@ impl Engine {
     /// begins.
     ///
     /// # Errors
-    /// The invocation is out of the caller's bounds; there is no place for the record.
+    /// The call is out of the caller's bounds; there is no place for the record.
     pub async fn evaluate(
         &self,
         policy: &Policy,
         caller: &AgentCaller,
-        (said, arguments): (&Said, &Arguments),
+        (said, arguments): (Said, Arguments),
         explain: bool,
     ) -> Result<Evaluation, EngineError> {
         allowed(caller, &said.principal, &said.agent)?;
@@ -155,25 +158,30 @@ impl Engine {
             connector: &said.connector,
             account: said.account.as_ref(),
             action: &said.action,
-            arguments,
+            arguments: &arguments,
             tool_definition_digest: said.tool_definition_digest,
             now: self.store.estimated_time(),
         };
-        let evaluation = Evaluation { id: Uuid::now_v7(), answer: answer_of(policy, &call, explain)? };
-        if let Some(audit) = &self.evaluation_audit {
-            audit.leave(record(caller, &said.clone().subject(arguments), &evaluation)).await?;
-        }
-        self.metrics.evaluations.one(evaluation.answer.reason);
-        Ok(evaluation)
+        let (id, answer) = (Uuid::now_v7(), answer_of(policy, &call, explain)?);
+        let fingerprint = match &self.evaluation_audit {
+            // The other digests of a call are for records alone.
+            None => said.fingerprint(&arguments),
+            Some(audit) => {
+                let subject = Invocation::new(said, arguments).subject;
+                audit.leave(record(caller, &subject, id, &answer)).await?;
+                subject.fingerprint
+            }
+        };
+        self.metrics.evaluations.one(answer.reason);
+        Ok(Evaluation { id, fingerprint, answer })
     }
 }
 
-fn record(caller: &AgentCaller, subject: &Subject, evaluation: &Evaluation) -> AuditEvent {
-    let answer = &evaluation.answer;
+fn record(caller: &AgentCaller, subject: &Subject, id: Uuid, answer: &PolicyAnswer) -> AuditEvent {
     AuditEvent {
         policy_revision: Some(answer.policy_revision.clone()),
         reason: Some(answer.reason.as_str().to_owned()),
-        note: Some(evaluation.id.to_string()),
+        note: Some(id.to_string()),
         ..AuditEvent::about(AuditKind::EvaluationDecided, subject, Some(&caller.name), answer.decision.as_str())
     }
 }

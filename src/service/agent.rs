@@ -27,14 +27,14 @@ impl Doors {
     ) -> Result<proto::EvaluateResponse, Status> {
         let mut violations = Violations::default();
         let read = violations.said(request.invocation, self.arguments_bytes);
-        let (said, arguments) = violations.and(read)?;
+        let read = violations.and(read)?;
         let evaluation = self
             .engine
-            .evaluate(policy, caller, (&said, &arguments), request.explain)
+            .evaluate(policy, caller, read, request.explain)
             .await
             .map_err(|error| errors::status(&error))?;
-        let fingerprint = said.fingerprint(&arguments).to_string();
-        Ok(render::evaluation(evaluation.answer, fingerprint, evaluation.id.to_string()))
+        let (id, fingerprint) = (evaluation.id.to_string(), evaluation.fingerprint.to_string());
+        Ok(render::evaluation(evaluation.answer, fingerprint, id))
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Guarded<S> {
     guard: Arc<Guard>,
 }
 
-/// Who admits callers of one role.
+/// Lets through who has a role.
 #[derive(Debug)]
 pub(super) struct Guard {
     callers: SharedCallers,
@@ -38,7 +38,7 @@ pub(super) struct Guard {
 }
 
 impl<S> Guarded<S> {
-    /// `service`, for those alone whom `guard` admits.
+    /// `service`, for whom this guard lets through.
     pub(super) fn new(service: S, guard: Guard) -> Self {
         Self { service, guard: Arc::new(guard) }
     }
@@ -72,9 +72,9 @@ where
 }
 
 impl Guard {
-    /// A guard that admits those of `callers` who have this role.
-    pub(super) fn new(callers: SharedCallers, role: Role, metrics: Arc<Metrics>) -> Self {
-        Self { callers, role, refusals: Sparing::new(), metrics }
+    /// Lets through callers of this role alone, and counts here whom it does not.
+    pub(super) fn new(callers: &SharedCallers, role: Role, metrics: Arc<Metrics>) -> Self {
+        Self { callers: callers.clone(), role, refusals: Sparing::new(), metrics }
     }
 
     fn admit(&self, request: &Request<Body>) -> Result<Credential, Status> {

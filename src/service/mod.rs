@@ -16,6 +16,7 @@ mod streams;
 mod trace;
 
 pub use edge::EdgeLayer;
+use guard::Guard;
 pub use guard::{Doorway, Guarded};
 pub use methods::methods;
 pub(crate) use sparing::Sparing;
@@ -28,7 +29,6 @@ use crate::proto::agent_service_server::AgentServiceServer;
 use crate::proto::approver_service_server::ApproverServiceServer;
 use crate::proto::operator_service_server::OperatorServiceServer;
 use fields::Violations;
-use guard::Guard;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -73,7 +73,7 @@ impl Doors {
     }
 
     fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
-        Guard::new(callers.clone(), role, Arc::clone(self.engine.metrics()))
+        Guard::new(callers, role, Arc::clone(self.engine.metrics()))
     }
 
     /// The person that an approver's request speaks for.

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod disk;
-#[path = "../support/random.rs"]
+#[path = "../random/mod.rs"]
 mod random;
 mod sidecar;
 mod story;

@@ -2,7 +2,7 @@
 //! refusal's reason and every state is the same. `COUNTERSIGN_TEST_SEED` repeats a run, `COUNTERSIGN_TEST_STEPS` makes it
 //! longer.
 
-#[path = "../support/random.rs"]
+#[path = "../random/mod.rs"]
 mod random;
 mod reference;
 

@@ -286,7 +286,7 @@ fn time_is_linear_in_hostile_texts() {
     ] {
         let start = Instant::now();
         let outcome = read(&text);
-        assert!(start.elapsed() < Duration::from_secs(10), "{} bytes, {outcome:?}", text.len());
+        assert!(start.elapsed() < Duration::from_secs(60), "{} bytes, {outcome:?}", text.len());
     }
     let twice = names(40_000, "").replace("000001", "000002");
     assert_eq!(read(&twice).unwrap_err().problem, Problem::DuplicateMember);

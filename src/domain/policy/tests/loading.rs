@@ -194,6 +194,6 @@ fn a_large_or_hostile_policy_is_read_in_moderate_time() {
         let start: String = text.chars().take(60).collect();
         let began = Instant::now();
         _ = load_files(&[file("p.yaml", text)]);
-        assert!(began.elapsed() < Duration::from_secs(20), "{start:?} took {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(60), "{start:?} took {:?}", began.elapsed());
     }
 }
