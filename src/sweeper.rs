@@ -1,8 +1,8 @@
 //! The background work: writes down that deadlines have come, erases and deletes what has been kept for long enough.
 //!
 //! Nothing waits for it: every read, decision and use asks the deadlines themselves. So it may be late, run twice, or on
-//! every sidecar, and whatever goes wrong in a pass is left to the next. It works in slices that are as long as
-//! [`SLICE`] lets them be, and leaves the table to everybody else for at least as long after each.
+//! every sidecar, and whatever goes wrong in a pass is left to the next. It works in short slices, each a transaction that
+//! the store lets share a commit with whatever else is written, and grows them only where that is long already.
 
 use crate::storage::{Retention, Store, StoreError, Sweep, Swept};
 use std::fmt;
@@ -11,9 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long the store should work on one slice: about what a commit of its own takes, so that who comes in between waits
-/// for little more than that.
-const SLICE: Duration = Duration::from_millis(1);
+/// How long the store works on one slice where nobody else writes: less than a commit takes, for who comes in between.
+const SHORT_SLICE: Duration = Duration::from_micros(300);
+/// How long at most, where others write so much that it is no more than half of what they wait for anyway.
+const LONG_SLICE: Duration = Duration::from_millis(4);
+/// After so much work comes a pause, so that no processor is kept from everybody else.
+const WORK: Duration = Duration::from_millis(4);
+/// That pause.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Rows of the first slice.
 const FIRST_ROWS: u32 = 32;
 /// Rows of a slice at least: fewer would cost more for the slice than for the rows.
@@ -170,7 +175,8 @@ impl Sweeper {
     /// Runs one step, slice by slice, from a first slice of `rows`.
     async fn run(&self, step: Sweep, rows: u32, behind: Duration, report: &mut Report) -> Result<Done, StoreError> {
         let mut done = Done { rows, behind: Duration::ZERO };
-        for slice in 0..SLICES {
+        let mut worked = Duration::ZERO;
+        for _ in 0..SLICES {
             let swept = self.store.sweep(step, done.rows).await?;
             let full = swept.rows >= done.rows;
             report.add(step, &swept);
@@ -182,8 +188,10 @@ impl Sweeper {
             if !full {
                 return Ok(done);
             }
-            if slice.saturating_add(1) < SLICES {
-                tokio::time::sleep(swept.elapsed).await;
+            worked = worked.saturating_add(swept.elapsed);
+            if worked >= WORK {
+                worked = Duration::ZERO;
+                tokio::time::sleep(PAUSE).await;
             }
         }
         report.more = true;
@@ -216,13 +224,15 @@ const fn is_deadline(step: Sweep) -> bool {
     }
 }
 
-/// Rows of the slice after one of `rows` that came to `swept`: as many as [`SLICE`] allows, growing by doubling at most.
+/// Rows of the slice after one of `rows` that came to `swept`: as many as it may take the time for, growing by doubling at
+/// most.
 fn next_rows(rows: u32, swept: &Swept) -> u32 {
-    if swept.rows < rows && swept.elapsed <= SLICE {
+    let span = (swept.others / 2).clamp(SHORT_SLICE, LONG_SLICE);
+    if swept.rows < rows && swept.elapsed <= span {
         // Too few to measure anything by.
         return rows;
     }
-    let allowed = SLICE.as_micros().saturating_mul(u128::from(swept.rows)) / swept.elapsed.as_micros().max(1);
+    let allowed = span.as_micros().saturating_mul(u128::from(swept.rows)) / swept.elapsed.as_micros().max(1);
     let allowed = u32::try_from(allowed).unwrap_or(u32::MAX);
     allowed.min(rows.saturating_mul(2)).clamp(LEAST_ROWS, MOST_ROWS)
 }
@@ -295,6 +305,35 @@ impl SweeperStatus {
             (&self.deleted, report.deleted),
         ] {
             total.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_takes_as_long_as_it_may() {
+        let us = Duration::from_micros;
+        for (rows, found, elapsed, others, next) in [
+            (32, 32, us(300), us(0), 32),
+            (32, 32, us(600), us(0), 16),
+            (32, 32, us(200), us(0), 48),
+            (32, 32, us(10), us(0), 64),
+            (32, 32, us(60_000), us(0), LEAST_ROWS),
+            (500, 500, us(10), us(0), MOST_ROWS),
+            // As long as half of what others take, and never much longer than a commit.
+            (32, 32, us(300), us(1_000), 53),
+            (256, 256, us(4_000), us(20_000), 256),
+            (256, 256, us(4_000), us(20_000_000), 256),
+            // What found little says little, unless it was slow all the same.
+            (32, 0, us(90), us(0), 32),
+            (32, 5, us(90), us(0), 32),
+            (32, 16, us(2_400), us(0), LEAST_ROWS),
+        ] {
+            let swept = Swept { rows: found, elapsed, others, ..Swept::default() };
+            assert_eq!(next_rows(rows, &swept), next, "{rows} {swept:?}");
         }
     }
 }

@@ -84,4 +84,6 @@ pub struct Swept {
     pub overdue: Duration,
     /// How long the store worked on it, without waiting and without its commit.
     pub elapsed: Duration,
+    /// How long it had worked for others in the same transaction.
+    pub others: Duration,
 }

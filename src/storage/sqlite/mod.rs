@@ -437,7 +437,7 @@ impl Store for SqliteStore {
     }
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.write(sweeps::SweepStep { step, limit }).await
+        self.writer()?.write_behind(sweeps::SweepStep { step, limit, counters: Arc::clone(&self.counters) }).await
     }
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {

@@ -2,7 +2,7 @@
 //! statements over the list of them.
 
 use super::waits;
-use super::writer::Write;
+use super::writer::{Counters, Write};
 use super::writes::record_id;
 use crate::domain::audit::AuditKind;
 use crate::domain::ids::ApprovalId;
@@ -12,6 +12,7 @@ use crate::storage::{StoreError, Sweep, Swept};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use sqlx::{Row as _, SqliteConnection, query};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 // `OR FAIL` in what changes many rows: what fails undoes the whole transaction, so that SQLite need not keep what would undo
@@ -154,6 +155,7 @@ pub(super) const ALL: [&str; 17] = [
 pub(super) struct SweepStep {
     pub(super) step: Sweep,
     pub(super) limit: u32,
+    pub(super) counters: Arc<Counters>,
 }
 
 /// What a step runs over the rows that it found.
@@ -204,7 +206,7 @@ impl Write for SweepStep {
             // Of a wait the domain says what becomes of its approvals, so each is dealt with by itself.
             let (rows, first) = waits::expire(connection, self.limit, now, touched).await?;
             let overdue = first.map_or(Duration::ZERO, |first| now.since(first));
-            return Ok(Swept { rows, overdue, elapsed: started.elapsed() });
+            return Ok(Swept { rows, overdue, elapsed: started.elapsed(), others: self.counters.others() });
         };
         let Statements { find, kept, change, record } = statements;
         let until = now.minus(kept);
@@ -226,7 +228,7 @@ impl Write for SweepStep {
             }
         }
         let overdue = first.map_or(Duration::ZERO, |first| until.since(Timestamp::from_micros(first)));
-        Ok(Swept { rows, overdue, elapsed: started.elapsed() })
+        Ok(Swept { rows, overdue, elapsed: started.elapsed(), others: self.counters.others() })
     }
 }
 

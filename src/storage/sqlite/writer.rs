@@ -22,6 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// How long background work waits for another write to share its commit with, where there have been any: beside another
+/// it costs that one little, and alone it would make the next one wait.
+const COMPANY: Duration = Duration::from_millis(2);
 
 /// Writes in one commit at most. More would gain little and make the first wait for the last.
 const BATCH: usize = 256;
@@ -66,6 +71,7 @@ pub(super) struct Counters {
     reconnects: AtomicU64,
     records: [AtomicU64; AuditKind::ALL.len()],
     failing: AtomicBool,
+    others_us: AtomicU64,
 }
 
 impl Default for Counters {
@@ -77,6 +83,7 @@ impl Default for Counters {
             reconnects: AtomicU64::default(),
             records: std::array::from_fn(|_| AtomicU64::default()),
             failing: AtomicBool::default(),
+            others_us: AtomicU64::default(),
         }
     }
 }
@@ -85,6 +92,11 @@ impl Counters {
     /// Whether the last transaction did not begin, or was not committed.
     pub(super) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
+    }
+
+    /// For background work: how long the writer has worked for others in the transaction that it shares with them.
+    pub(super) fn others(&self) -> Duration {
+        Duration::from_micros(self.others_us.load(Ordering::Relaxed))
     }
 
     pub(super) fn read(&self) -> Statistics {
@@ -117,6 +129,7 @@ impl Counters {
 #[derive(Clone, Debug)]
 pub(super) struct WriterHandle {
     queue: mpsc::Sender<Queued>,
+    background: mpsc::Sender<Queued>,
     acquire_timeout: Duration,
     write_timeout: Duration,
 }
@@ -125,21 +138,28 @@ impl WriterHandle {
     /// Hands over a write and waits for its commit.
     pub(super) async fn write<W: Write>(&self, write: W) -> Result<W::Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.wait(Queued::Other(Box::new(Pending { write, answer: None, reply })), answer).await
+        self.wait(&self.queue, Queued::Other(Box::new(Pending { write, answer: None, reply })), answer).await
+    }
+
+    /// Hands over a write that nobody is waiting for: others come first, and it shares their commits where it can.
+    pub(super) async fn write_behind<W: Write>(&self, write: W) -> Result<W::Answer, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.wait(&self.background, Queued::Behind(Box::new(Pending { write, answer: None, reply })), answer).await
     }
 
     /// Hands over a consumption, which is run together with all others that wait, and waits for its commit.
     pub(super) async fn consume(&self, write: Consume) -> Result<Option<Execution>, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.wait(Queued::Consume(Box::new(Pending { write, answer: None, reply })), answer).await
+        self.wait(&self.queue, Queued::Consume(Box::new(Pending { write, answer: None, reply })), answer).await
     }
 
     async fn wait<A>(
         &self,
+        queue: &mpsc::Sender<Queued>,
         waiting: Queued,
         answer: oneshot::Receiver<Result<A, StoreError>>,
     ) -> Result<A, StoreError> {
-        match tokio::time::timeout(self.acquire_timeout, self.queue.reserve()).await {
+        match tokio::time::timeout(self.acquire_timeout, queue.reserve()).await {
             Ok(Ok(place)) => place.send(waiting),
             Ok(Err(_)) => return Err(unavailable("the writer has ended")),
             Err(_) => return Err(unavailable("too many writes are waiting")),
@@ -169,16 +189,18 @@ pub(super) struct WriterSettings<G> {
 
 /// Starts the writer on this runtime. It ends once every handle is gone and everything accepted is answered.
 pub(super) fn spawn<G: Send + 'static>(settings: WriterSettings<G>) -> (WriterHandle, tokio::task::JoinHandle<()>) {
-    let (queue, mut waiting) = mpsc::channel(settings.queue);
-    let handle =
-        WriterHandle { queue, acquire_timeout: settings.acquire_timeout, write_timeout: settings.write_timeout };
+    let (queue, waiting) = mpsc::channel(settings.queue);
+    let (background, behind) = mpsc::channel(1);
+    let (acquire_timeout, write_timeout) = (settings.acquire_timeout, settings.write_timeout);
+    let handle = WriterHandle { queue, background, acquire_timeout, write_timeout };
+    let mut arriving = Arriving { waiting, behind, last: None };
     let WriterSettings { options, connection, time, counters, feed, presence, log, guard, .. } = settings;
     let task = tokio::spawn(async move {
         let checkpoints = checkpoints::start(options.clone(), log.clone()).await;
         let mut writer = Writer { options, connection: Some(connection), presence, time, counters, feed, log };
         loop {
-            let mut batch = Vec::new();
-            if waiting.recv_many(&mut batch, BATCH).await == 0 {
+            let batch = arriving.next().await;
+            if batch.is_empty() {
                 break;
             }
             // A panic ends one batch (whose callers are told) and not the writer.
@@ -207,6 +229,42 @@ enum Queued {
     Consume(Box<Pending<Consume>>),
     /// Anything else.
     Other(Box<dyn Waiting>),
+    /// What comes after all others.
+    Behind(Box<dyn Waiting>),
+}
+
+/// What arrives at the writer.
+struct Arriving {
+    waiting: mpsc::Receiver<Queued>,
+    behind: mpsc::Receiver<Queued>,
+    /// When others than the background work came last.
+    last: Option<Instant>,
+}
+
+impl Arriving {
+    /// Everything that waits, and one piece of background work; nothing once every handle is gone.
+    async fn next(&mut self) -> Vec<Queued> {
+        let mut batch = Vec::new();
+        let (waiting, behind) = (&mut self.waiting, &mut self.behind);
+        let company = self.last.map(|last| last + COMPANY);
+        let alone = async {
+            if let Some(until) = company.filter(|until| *until > Instant::now()) {
+                tokio::time::sleep_until(until).await;
+            }
+            behind.recv().await
+        };
+        tokio::select! {
+            biased;
+            count = waiting.recv_many(&mut batch, BATCH) => {
+                if count > 0 {
+                    self.last = Some(Instant::now());
+                }
+                batch.extend(self.behind.try_recv());
+            }
+            Some(alone) = alone => batch.push(alone),
+        }
+        batch
+    }
 }
 
 impl Queued {
@@ -214,7 +272,7 @@ impl Queued {
     fn answer(self, failure: Option<&str>) {
         match self {
             Self::Consume(waiting) => waiting.answer(failure),
-            Self::Other(waiting) => waiting.answer(failure),
+            Self::Other(waiting) | Self::Behind(waiting) => waiting.answer(failure),
         }
     }
 }
@@ -333,11 +391,18 @@ impl Writer {
             Err(error) => return (Ended::Broken(error.to_string()), false),
         };
         let mut touched = Touched::default();
+        let begun = Instant::now();
         let mut done = consume(&mut transaction, writes, self.time.now(), &mut touched).await;
         for write in writes.iter_mut() {
-            if let Queued::Other(write) = write {
-                done = done && write.run(&mut transaction, self.time.now(), &mut touched).await;
-            }
+            let write = match write {
+                Queued::Consume(_) => continue,
+                Queued::Other(write) => write,
+                Queued::Behind(write) => {
+                    self.counters.others_us.store(micros(begun.elapsed()), Ordering::Relaxed);
+                    write
+                }
+            };
+            done = done && write.run(&mut transaction, self.time.now(), &mut touched).await;
         }
         if !done {
             // SQLite may have undone it by itself; without a commit nothing of it stays in any case.
@@ -368,7 +433,7 @@ async fn consume(
         .iter_mut()
         .filter_map(|write| match write {
             Queued::Consume(waiting) => Some(&mut **waiting),
-            Queued::Other(_) => None,
+            Queued::Other(_) | Queued::Behind(_) => None,
         })
         .collect();
     if waiting.is_empty() {
@@ -401,6 +466,10 @@ fn answer(writes: Vec<Queued>, ended: &Ended) {
     for write in writes {
         write.answer(failure);
     }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn unavailable(cause: &str) -> StoreError {
