@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::approval::StateName;
 use crate::domain::requirement::{Approver, Clause, Requirement};
-use crate::storage::ApprovalQuery;
+use crate::storage::{ApprovalQuery, Sweep};
 
 const GROUPS: [&str; 3] = ["finance", "security", "night shift"];
 const PEOPLE: [&str; 5] = ["olga", "dana", "eve", "sam", "finance"];
@@ -59,6 +59,49 @@ pub(in super::super) async fn a_person_sees_what_the_domain_says(fixture: Fixtur
         assert_eq!(got.row.iter().collect::<Vec<_>>(), want, "seed {seed}, case {case}: {query:?}");
         if random.one_in(20) {
             fixture.clock.advance(Duration::from_secs(20));
+        }
+    }
+}
+
+pub(in super::super) async fn a_list_by_state_is_whole_however_much_is_overdue(fixture: Fixture) {
+    let fixture = Arc::new(fixture);
+    // More than is sorted, of each: newer ones that are soon overdue, between older ones that are not.
+    let (soon, late) = (Duration::from_secs(60), Duration::from_secs(6_000));
+    for part in 0..44 {
+        let asking: Vec<_> = (0..50)
+            .map(|call| {
+                let fixture = Arc::clone(&fixture);
+                let mut question = question_about(&format!("{part} {call}"));
+                let within = if part % 2 == 0 { soon } else { late };
+                question.requirement = question.requirement.deciding_within(within);
+                tokio::spawn(async move { fixture.ask(question).await.id })
+            })
+            .collect();
+        for asking in asking {
+            asking.await.unwrap();
+        }
+        fixture.clock.advance(TICK);
+    }
+    let mut expired = 0;
+    for (overdue, swept) in [(0, 0), (1_100, 0), (1_100, 300), (1_100, 1_100)] {
+        if overdue > 0 && swept == 0 {
+            fixture.clock.advance(soon);
+        }
+        let left = swept - expired;
+        expired += fixture.store.sweep(Sweep::ExpireApprovals, left).await.unwrap().rows;
+        assert_eq!(expired, swept);
+        for (state, wanted) in [(StateName::Pending, 2_200 - overdue), (StateName::Expired, overdue)] {
+            let mut query = ApprovalQuery { states: vec![state], limit: 97, ..everything("olga") };
+            let mut seen = Vec::new();
+            loop {
+                let page = list(&fixture, &query).await;
+                let Some(last) = page.last() else { break };
+                query.before = Some((last.create_time, last.id));
+                seen.extend(page.iter().map(|approval| (approval.create_time, approval.id)));
+                assert!(page.into_iter().all(|approval| approval.state_at(fixture.now()) == state));
+            }
+            assert!(seen.is_sorted_by(|newer, older| newer > older), "{state}: {overdue} overdue, {swept} swept");
+            assert_eq!(seen.len(), wanted, "{state}: {overdue} overdue, {swept} swept");
         }
     }
 }

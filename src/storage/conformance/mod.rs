@@ -81,6 +81,7 @@ macro_rules! promises {
             changes::those_that_there_are_are_read_by_their_ids,
             listing::a_person_sees_what_the_domain_says,
             listing::an_overdue_approval_is_listed_as_expired,
+            listing::a_list_by_state_is_whole_however_much_is_overdue,
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
             listing::who_decided_through_a_group_sees_it_after_leaving,
             listing::a_name_is_compared_by_its_bytes,
