@@ -67,6 +67,8 @@ pub enum EngineError {
     WatchTooSlow,
     /// What a watcher has not been told is not known any more.
     WatchInterrupted,
+    /// The sidecar stops, and nobody watches any more.
+    Stopping,
 }
 
 impl From<StoreError> for EngineError {

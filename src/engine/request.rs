@@ -215,7 +215,8 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::PageTokenInvalid
         | EngineError::TooManyWatchers { .. }
         | EngineError::WatchTooSlow
-        | EngineError::WatchInterrupted => None,
+        | EngineError::WatchInterrupted
+        | EngineError::Stopping => None,
     }
 }
 

@@ -243,6 +243,7 @@ pub(super) fn status(error: &EngineError) -> Status {
         EngineError::TooManyWatchers { per_caller, most } => too_many_watchers(*per_caller, *most),
         EngineError::WatchTooSlow => watch_again("WATCH_TOO_SLOW", "what there was to tell was not taken in time"),
         EngineError::WatchInterrupted => watch_again("WATCH_INTERRUPTED", "some changes can no longer be told"),
+        EngineError::Stopping => stopping(),
     }
 }
 

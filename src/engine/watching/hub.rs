@@ -94,6 +94,7 @@ struct Queue {
 enum Ended {
     TooSlow,
     Interrupted,
+    Stopping,
 }
 
 impl Engine {
@@ -115,7 +116,7 @@ impl Hub {
     pub(super) fn enter(self: &Arc<Self>, caller: &Identifier) -> Result<Place, EngineError> {
         let mut registry = self.registry();
         if registry.has_stopped {
-            return Err(EngineError::WatchInterrupted);
+            return Err(EngineError::Stopping);
         }
         if registry.watchers >= limits::WATCHERS {
             return Err(EngineError::TooManyWatchers { per_caller: false, most: limits::WATCHERS });
@@ -191,9 +192,10 @@ impl Hub {
     /// Ends every watcher: nobody knows any more what they have not been told.
     fn end_everyone(&self) {
         let mut registry = self.registry();
+        let why = if registry.has_stopped { Ended::Stopping } else { Ended::Interrupted };
         registry.topics.clear();
         for (_, list) in registry.lists.drain() {
-            list.end(Ended::Interrupted);
+            list.end(why);
         }
     }
 
@@ -300,9 +302,12 @@ impl Topic {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there is a newer one; false if there will be none.
-    pub(super) async fn changed(&mut self) -> bool {
-        self.newest.changed().await.is_ok()
+    /// Waits until there is a newer one.
+    pub(super) async fn changed(&mut self) -> Result<(), EngineError> {
+        self.newest.changed().await.map_err(|_| {
+            let why = if self.hub.registry().has_stopped { Ended::Stopping } else { Ended::Interrupted };
+            why.into()
+        })
     }
 }
 
@@ -402,6 +407,7 @@ impl From<Ended> for EngineError {
         match ended {
             Ended::TooSlow => Self::WatchTooSlow,
             Ended::Interrupted => Self::WatchInterrupted,
+            Ended::Stopping => Self::Stopping,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Watching all that one person sees: what is open, then every change.
 
+use super::FIRST_READS;
 use super::hub::{Change, Listener, Place};
 use crate::domain::approval::{Approval, Person, StateName};
 use crate::domain::ids::ApprovalId;
@@ -119,6 +120,7 @@ impl ApprovalsWatch {
     async fn read(&self, snapshot: &mut Snapshot) -> Result<(), EngineError> {
         let room = u32::try_from(limits::WATCH_SNAPSHOT.saturating_sub(snapshot.read)).unwrap_or(PAGE);
         let size = room.min(PAGE);
+        let turn = FIRST_READS.acquire().await;
         let loaded = self
             .engine
             .store
@@ -131,6 +133,7 @@ impl ApprovalsWatch {
                 limit: size.saturating_add(1),
             })
             .await?;
+        drop(turn);
         let mut rows = loaded.row;
         let more = rows.len() > size as usize;
         rows.truncate(size as usize);

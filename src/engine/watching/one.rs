@@ -1,5 +1,6 @@
 //! Watching one approval, until it is final.
 
+use super::FIRST_READS;
 use super::hub::{Place, Topic};
 use crate::domain::approval::Approval;
 use crate::domain::ids::ApprovalId;
@@ -36,7 +37,9 @@ impl Engine {
         let place = self.watching.enter(&caller.name)?;
         // Listening begins before the read, so that nothing is missed between the two.
         let topic = self.watching.topic(self, id);
+        let turn = FIRST_READS.acquire().await;
         let approval = self.settled(caller, principal, agent, id).await?;
+        drop(turn);
         topic.offer(Arc::new(approval.clone()));
         let counted = Watching::begin(&self.metrics, Watcher::Agent);
         Ok(ApprovalWatch {
@@ -88,9 +91,9 @@ impl ApprovalWatch {
                 self.over = next.is_final();
                 return Some(Ok(next));
             }
-            if !self.topic.changed().await {
+            if let Err(error) = self.topic.changed().await {
                 self.over = true;
-                return Some(Err(EngineError::WatchInterrupted));
+                return Some(Err(error));
             }
         }
     }

@@ -54,11 +54,11 @@ async fn a_deadline_ends_a_stream_that_is_under_way() {
     let sidecar = Sidecar::start().await;
     let (asked, _) = sidecar.ask(email()).await;
     let mut request = Request::new(request_of(&asked));
-    request.set_timeout(Duration::from_millis(300));
+    request.set_timeout(Duration::from_secs(2));
     let mut watched = sidecar.agent().watch_approval(request).await.unwrap().into_inner();
     refused(Err::<(), _>(end(&mut watched).await), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
     let mut request = Request::new(request_for("olga"));
-    request.set_timeout(Duration::from_millis(300));
+    request.set_timeout(Duration::from_secs(2));
     let mut watched = sidecar.approver().watch_approvals(request).await.unwrap().into_inner();
     refused(Err::<(), _>(end(&mut watched).await), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
     sidecar.has_watchers(0).await;
