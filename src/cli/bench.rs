@@ -4,6 +4,7 @@
 mod consume;
 pub(super) mod echo;
 mod evaluate;
+mod expire;
 mod load;
 mod process;
 mod report;
@@ -30,7 +31,7 @@ pub(super) struct BenchCommand {
     /// How often everything is measured, in turn with its floor: the medians are told.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// The approvals in the database that `start` starts on.
+    /// The approvals in the database that `start` starts on, and that expire in `expire`.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = rows)]
     rows: usize,
     /// Where the databases are made, and removed again: on the disk that is to be measured [default: the system's folder
@@ -51,6 +52,8 @@ enum Name {
     Consume,
     /// From the start to SERVING, memory, the first page of a long list.
     Start,
+    /// Durable Consume while everything else in the database expires, against itself while nothing does; once.
+    Expire,
 }
 
 /// How much is measured.
@@ -59,7 +62,7 @@ pub(super) struct Plan {
     span: Duration,
     /// How often each is repeated.
     rounds: u32,
-    /// Approvals to start on.
+    /// Approvals to start on, or to expire.
     rows: usize,
 }
 
@@ -100,13 +103,14 @@ fn measure(command: &BenchCommand, plan: &Plan, err: &mut dyn Write) -> io::Resu
     }
     let place = command.dir.clone().unwrap_or_else(std::env::temp_dir);
     let world = World::make(&place).map_err(|cause| io::Error::other(format!("{}: {cause}", place.display())))?;
-    let all = [Name::Evaluate, Name::Consume, Name::Start];
+    let all = [Name::Evaluate, Name::Consume, Name::Start, Name::Expire];
     let wanted = all.into_iter().filter(|name| command.only.is_empty() || command.only.contains(name));
     wanted
         .map(|name| match name {
             Name::Evaluate => evaluate::run(&world, plan),
             Name::Consume => consume::run(&world, plan),
             Name::Start => start::run(&world, plan),
+            Name::Expire => expire::run(&world, plan),
         })
         .collect()
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-const PATH: &str = "/countersign.v1.AgentService/Consume";
+pub(super) const PATH: &str = "/countersign.v1.AgentService/Consume";
 /// Callers at once, and statements in one commit.
 const TOGETHER: usize = 64;
 /// One after the other, for each of those that come together.
@@ -86,7 +86,7 @@ pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
 }
 
 /// The request that uses copy `number` up.
-fn consume(database: &Database, number: usize) -> io::Result<Vec<u8>> {
+pub(super) fn consume(database: &Database, number: usize) -> io::Result<Vec<u8>> {
     let id = *database.copies.get(number).ok_or(io::ErrorKind::NotFound)?;
     let request = proto::ConsumeRequest {
         consume_token: database.keys.consume_token(id).to_string(),

@@ -44,6 +44,13 @@ impl Sample {
         f64::from(self.answered) / self.elapsed.as_secs_f64()
     }
 
+    /// Goes on with another run.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.answered = self.answered.saturating_add(other.answered);
+        self.elapsed = self.elapsed.saturating_add(other.elapsed);
+        self.latencies.extend(other.latencies);
+    }
+
     /// How long the call took that no more than this share of all calls took longer than, in microseconds.
     pub(super) fn latency_us(&self, share: f64) -> f64 {
         let mut micros: Vec<f64> = self.latencies.iter().map(|latency| latency.as_secs_f64() * 1e6).collect();

@@ -2,8 +2,8 @@
 
 use super::load::Caller;
 use serde_json::Value;
-use std::io::{self, BufRead, BufReader, Read as _};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -13,14 +13,22 @@ use std::time::{Duration, Instant};
 const SERVING: [u8; 2] = [8, 1];
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
+/// More than its metrics ever have.
+const PAGE_BYTES: u64 = 1024 * 1024;
+
 /// A sidecar that takes longer to start does not start.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Before it is known.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A server; it ends when this is dropped.
 pub(super) struct Server {
     child: Child,
     /// Where it is called.
     pub(super) address: SocketAddr,
+    /// Where its health and its metrics are.
+    health: SocketAddr,
     /// From its start until its health was `SERVING`.
     pub(super) started_in: Duration,
 }
@@ -49,7 +57,7 @@ impl Server {
         let begin = Instant::now();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), started_in: Duration::ZERO };
+        let mut server = Self { child, address: NOWHERE, health: NOWHERE, started_in: Duration::ZERO };
         let (address, health) = told(BufReader::new(log))?;
         let answer = Caller::connect(health, HEALTH, None)?.call_once(&[])?;
         if answer != SERVING {
@@ -57,6 +65,7 @@ impl Server {
         }
         server.started_in = begin.elapsed();
         server.address = address;
+        server.health = health;
         Ok(server)
     }
 
@@ -67,7 +76,7 @@ impl Server {
         let begin = Instant::now();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), started_in: Duration::ZERO };
+        let mut server = Self { child, address: NOWHERE, health: NOWHERE, started_in: Duration::ZERO };
         let mut line = String::new();
         BufReader::new(out.take(64)).read_line(&mut line)?;
         server.address = line.trim().parse().map_err(io::Error::other)?;
@@ -85,6 +94,16 @@ impl Server {
             nanos = nanos.saturating_add(own.ok_or_else(|| io::Error::other("the system does not count threads"))?);
         }
         Ok(Duration::from_nanos(nanos))
+    }
+
+    /// What one of its metrics counts now; 0 where it has not counted yet.
+    pub(super) fn counted(&self, metric: &str) -> io::Result<u64> {
+        let mut socket = TcpStream::connect(self.health)?;
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        socket.take(PAGE_BYTES).read_to_string(&mut page)?;
+        let value = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+        value.map_or(Ok(0), |value| value.trim().parse().map_err(io::Error::other))
     }
 
     /// What it has in memory now.

@@ -23,6 +23,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -32,6 +33,10 @@ const POLICY: &str = include_str!("policy.yaml");
 const ARGUMENTS: usize = 400;
 /// Copies of one transaction: well within the time that a write may take.
 const SEEDED_AT_ONCE: usize = 10_000;
+/// The last of the calls that no copy is about.
+const UNCOPIED: usize = 999_999_999;
+/// How long people have where they are to miss it.
+const SOON: Duration = Duration::from_secs(1);
 /// The agent's caller.
 pub(super) const CALLER: &str = "runtime";
 /// On whose behalf everything is done.
@@ -91,6 +96,7 @@ impl World {
             hash(&world.approver_token),
         );
         world.write("countersign.toml", &config)?;
+        world.write("quiet.toml", &format!("{config}[sweeper]\nevery = \"1h\"\n"))?;
         world.write("policy.yaml", POLICY)?;
         Ok(world)
     }
@@ -105,6 +111,11 @@ impl World {
         self.folder.join("countersign.toml")
     }
 
+    /// The same, but for the background work, which does not begin.
+    pub(super) fn config_without_sweeps(&self) -> PathBuf {
+        self.folder.join("quiet.toml")
+    }
+
     /// How a database of this name is opened.
     pub(super) fn options(&self, path: &Path) -> SqliteOptions {
         SqliteOptions::new(path, Arc::new(SystemClock::new()))
@@ -117,7 +128,7 @@ impl World {
         let overrides = Overrides { sqlite: Some(path.clone()), ..Overrides::default() };
         let config = Config::load(Some(&self.config()), &overrides).map_err(io::Error::other)?;
         self.runtime.block_on(async {
-            let template = ask(&config, approved).await?;
+            let template = ask(&config, UNCOPIED, approved, None).await?;
             let store = SqliteStore::open(self.options(&path)).await.map_err(io::Error::other)?;
             let seeded = seed(&store, template.id, count).await;
             store.close().await;
@@ -125,6 +136,25 @@ impl World {
             let secret = secret.ok_or_else(|| io::Error::other("the sidecar made no secret"))?;
             let keys = secret.keys().map_err(io::Error::other)?;
             Ok(Database { template, copies: seeded.map_err(io::Error::other)?, keys, path: path.clone() })
+        })
+    }
+}
+
+impl World {
+    /// Adds `count` approvals that nobody has answered in time, and waits until that is so.
+    pub(super) fn overdue(&self, database: &Database, count: usize) -> io::Result<()> {
+        let overrides = Overrides { sqlite: Some(database.path.clone()), ..Overrides::default() };
+        let config = Config::load(Some(&self.config_without_sweeps()), &overrides).map_err(io::Error::other)?;
+        self.runtime.block_on(async {
+            let template = ask(&config, UNCOPIED - 1, false, Some(SOON)).await?;
+            let store = SqliteStore::open(self.options(&database.path)).await.map_err(io::Error::other)?;
+            // One of them is the template.
+            let seeded = seed(&store, template.id, count.saturating_sub(1)).await;
+            while store.time().await.is_ok_and(|now| now < template.decide_by) {
+                tokio::time::sleep(SOON).await;
+            }
+            store.close().await;
+            seeded.map(|_| ()).map_err(io::Error::other)
         })
     }
 }
@@ -183,18 +213,18 @@ fn arguments(number: usize) -> String {
 }
 
 /// Asks about a call that is none of those that are copied later, and approves it if so told.
-async fn ask(config: &Config, approved: bool) -> io::Result<Approval> {
+async fn ask(config: &Config, call: usize, approved: bool, decide_within: Option<Duration>) -> io::Result<Approval> {
     let running = app::start(config, Arc::new(SystemClock::new())).await.map_err(io::Error::other)?;
     let everyone = || vec![Pattern::new("*")];
     let bounds = Arc::new(AgentBounds { agents: everyone(), principals: everyone() });
     let agent = AgentCaller { name: caller()?, bounds };
     let question = Question {
-        invocation: invocation(ASKED, 999_999_999)?,
+        invocation: invocation(ASKED, call)?,
         request_id: None,
         retry_of: None,
         wait: None,
         agent_note: None,
-        decide_within: None,
+        decide_within,
     };
     let asked = running.engine().request_approval(&agent, question).await.map_err(unexpected)?;
     let Asked::Open { approval, .. } = asked else { return Err(io::Error::other("nobody was asked")) };
