@@ -334,7 +334,7 @@ async fn a_call_whose_client_goes_away_ends_as_cancelled() {
         let mut call = RawCall::open(sidecar.running().address(), path, Some(&token("runtime"))).await;
         call.send(&attempted("", &new_attempt(), fetch()).encode_to_vec()).await;
         call.has_arrived().await;
-        assert_eq!(scrape(&sidecar).await.value("countersign_calls_under_way"), 1.0);
+        until(&sidecar, "the call began", |page| page.value("countersign_calls_under_way") == 1.0).await;
         tokio::time::sleep(Duration::from_millis(10 * patience)).await;
         drop(call);
         let page = until(&sidecar, "the call ended", |page| page.value("countersign_calls_under_way") == 0.0).await;

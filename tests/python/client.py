@@ -108,6 +108,9 @@ def refused(call, request, code: grpc.StatusCode, reason: str) -> Refusal:
     """Makes a call that must be refused with this code and reason; an answer is a failure."""
     try:
         answer = call(request)
+        if hasattr(answer, "__next__"):
+            # A stream is refused where its first answer would be.
+            answer = next(answer)
     except grpc.RpcError as error:
         refusal = read_refusal(error)
         assert (refusal.code, refusal.reason) == (code, reason), f"wanted {code} {reason}, got {refusal}"

@@ -7,7 +7,6 @@ use crate::domain::ids::ApprovalId;
 use crate::domain::limits;
 use crate::domain::time::Timestamp;
 use crate::engine::{Engine, EngineError};
-use crate::metrics::{Watcher, Watching};
 use crate::storage::ApprovalQuery;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +31,6 @@ pub enum Seen {
 #[derive(Debug)]
 pub struct ApprovalsWatch {
     _place: Place,
-    _counted: Watching,
     engine: Arc<Engine>,
     listener: Listener,
     person: Person,
@@ -68,7 +66,6 @@ impl Engine {
         let open = [StateName::Pending, StateName::Approved];
         Ok(ApprovalsWatch {
             _place: place,
-            _counted: Watching::begin(&self.metrics, Watcher::Approver),
             // Listening begins before the first read.
             listener: self.watching.listener(self, person.clone()),
             engine: Arc::clone(self),

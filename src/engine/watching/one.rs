@@ -6,7 +6,6 @@ use crate::domain::approval::Approval;
 use crate::domain::ids::ApprovalId;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError, TRIES};
-use crate::metrics::{Watcher, Watching};
 use crate::storage::Saved;
 use std::sync::Arc;
 
@@ -15,7 +14,6 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ApprovalWatch {
     _place: Place,
-    _counted: Watching,
     topic: Topic,
     first: Option<Approval>,
     version: u64,
@@ -41,15 +39,7 @@ impl Engine {
         let approval = self.settled(caller, principal, agent, id).await?;
         drop(turn);
         topic.offer(Arc::new(approval.clone()));
-        let counted = Watching::begin(&self.metrics, Watcher::Agent);
-        Ok(ApprovalWatch {
-            _place: place,
-            _counted: counted,
-            topic,
-            version: approval.version,
-            first: Some(approval),
-            over: false,
-        })
+        Ok(ApprovalWatch { _place: place, topic, version: approval.version, first: Some(approval), over: false })
     }
 
     /// An approval with its expiry written down where its deadline has come: a decision that was made in time may still be
