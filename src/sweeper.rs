@@ -111,7 +111,7 @@ impl fmt::Debug for Sweeper {
 impl Sweeper {
     /// The background work over `store`, keeping what `retention` says.
     pub fn new(store: Arc<dyn Store>, retention: &Retention) -> Self {
-        let steps = retention.steps().into_iter().map(|step| (step, FIRST_ROWS)).collect();
+        let steps = retention.steps().into_iter().map(|step| (step, first_rows(step))).collect();
         Self { store, steps: Mutex::new(steps), status: Arc::default() }
     }
 
@@ -184,7 +184,7 @@ impl Sweeper {
                 done.behind = if full { swept.overdue } else { Duration::ZERO };
                 self.status.lags(behind.max(done.behind));
             }
-            done.rows = next_rows(done.rows, &swept);
+            done.rows = next_rows(step, done.rows, &swept);
             if !full {
                 return Ok(done);
             }
@@ -226,7 +226,7 @@ const fn is_deadline(step: Sweep) -> bool {
 
 /// Rows of the slice after one of `rows` that came to `swept`: as many as it may take the time for, growing by doubling at
 /// most.
-fn next_rows(rows: u32, swept: &Swept) -> u32 {
+fn next_rows(step: Sweep, rows: u32, swept: &Swept) -> u32 {
     let span = (swept.others / 2).clamp(SHORT_SLICE, LONG_SLICE);
     if swept.rows < rows && swept.elapsed <= span {
         // Too few to measure anything by.
@@ -234,7 +234,17 @@ fn next_rows(rows: u32, swept: &Swept) -> u32 {
     }
     let allowed = span.as_micros().saturating_mul(u128::from(swept.rows)) / swept.elapsed.as_micros().max(1);
     let allowed = u32::try_from(allowed).unwrap_or(u32::MAX);
-    allowed.min(rows.saturating_mul(2)).clamp(LEAST_ROWS, MOST_ROWS)
+    allowed.min(rows.saturating_mul(2)).clamp(least_rows(step), MOST_ROWS)
+}
+
+/// Rows of the first slice of a step.
+fn first_rows(step: Sweep) -> u32 {
+    if step == Sweep::ExpireWaits { 1 } else { FIRST_ROWS }
+}
+
+/// Rows of a slice of a step at least. A wait takes all of its approvals with it.
+fn least_rows(step: Sweep) -> u32 {
+    if step == Sweep::ExpireWaits { 1 } else { LEAST_ROWS }
 }
 
 /// Logs what a pass came to: what it did, and of failures the first and the last. Whether it failed.
@@ -333,7 +343,7 @@ mod tests {
             (32, 16, us(2_400), us(0), LEAST_ROWS),
         ] {
             let swept = Swept { rows: found, elapsed, others, ..Swept::default() };
-            assert_eq!(next_rows(rows, &swept), next, "{rows} {swept:?}");
+            assert_eq!(next_rows(Sweep::ExpireApprovals, rows, &swept), next, "{rows} {swept:?}");
         }
     }
 }

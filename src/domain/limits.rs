@@ -60,6 +60,8 @@ pub const AUDIT_PAGE: u32 = 1_000;
 
 /// Records of evaluations that wait to be written, which is what a crash may lose: a second or so of a busy agent.
 pub const EVALUATIONS_WAITING: usize = 1_024;
+/// Active waits of one principal and agent: one for each transcript in which the agent has stopped.
+pub const WAITS_ACTIVE: u32 = 1_000;
 /// Streams that watch, of all callers together: each costs some memory and a look at every change.
 pub const WATCHERS: usize = 4_096;
 /// The same of one caller: a chat backend with a stream for each of a thousand people.

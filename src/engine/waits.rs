@@ -38,12 +38,9 @@ impl Engine {
     /// # Errors
     /// There is none for this caller; the store.
     pub async fn wait_of_agent(&self, caller: &AgentCaller, named: &NamedWait) -> Result<WaitRecord, EngineError> {
-        let in_bounds = caller.bounds.allow(&named.principal, &named.agent);
+        self.theirs(caller, named).await?;
         let loaded = self.store.wait(named.id).await?;
-        let record = loaded
-            .row
-            .filter(|record| in_bounds && record.wait.is_of(&named.principal, &named.agent))
-            .ok_or(EngineError::WaitUnknown)?;
+        let record = loaded.row.ok_or(EngineError::WaitUnknown)?;
         Ok(WaitRecord { wait: record.wait.as_of(loaded.now), ..record })
     }
 
@@ -58,7 +55,7 @@ impl Engine {
         resuming: Resuming,
     ) -> Result<ResumedWait, EngineError> {
         // Whose it is never changes, so it may be asked before the transaction.
-        let wait = self.store.wait(id).await?.row.map(|record| record.wait);
+        let wait = self.store.wait_alone(id).await?.row;
         let in_bounds = caller.bounds.allow(&resuming.principal, &resuming.agent)
             && wait.is_some_and(|wait| caller.bounds.allow(&wait.principal, &wait.agent));
         if !in_bounds {
@@ -86,8 +83,7 @@ impl Engine {
         named: &NamedWait,
         reason: Option<&str>,
     ) -> Result<WaitRecord, EngineError> {
-        // Whose it is never changes, so it may be asked before the transaction.
-        self.wait_of_agent(caller, named).await?;
+        self.theirs(caller, named).await?;
         let closed = self.store.close_wait(named.id, &caller.name, reason).await?.row;
         self.or_refused_wait(closed.ok_or(EngineError::WaitUnknown)?, caller, "CLOSE").await
     }
@@ -95,13 +91,22 @@ impl Engine {
     /// Whether a wait that a question names would take it, where no approval is made of the question.
     pub(super) async fn wait_takes(&self, wait: Option<WaitId>, subject: &Subject) -> Result<(), EngineError> {
         let Some(id) = wait else { return Ok(()) };
-        let loaded = self.store.wait(id).await?;
-        let record = loaded.row.filter(|record| record.wait.is_of(&subject.principal, &subject.agent));
-        let wait = record.ok_or(EngineError::WaitUnknown)?.wait;
+        let loaded = self.store.wait_alone(id).await?;
+        let wait = loaded.row.filter(|wait| wait.is_of(&subject.principal, &subject.agent));
+        let wait = wait.ok_or(EngineError::WaitUnknown)?;
         match wait.accepts(subject, loaded.now) {
             Ok(_) => Ok(()),
             Err(refusal) => Err(EngineError::Wait(Box::new(RefusedWait { refusal, wait: wait.as_of(loaded.now) }))),
         }
+    }
+
+    /// Whether it is a wait of this caller, principal and agent. Whose it is never changes, so it may be asked before
+    /// everything else, and alone: what is another's takes no longer than what is not there.
+    async fn theirs(&self, caller: &AgentCaller, named: &NamedWait) -> Result<(), EngineError> {
+        let wait = self.store.wait_alone(named.id).await?.row;
+        let theirs = caller.bounds.allow(&named.principal, &named.agent)
+            && wait.is_some_and(|wait| wait.is_of(&named.principal, &named.agent));
+        if theirs { Ok(()) } else { Err(EngineError::WaitUnknown) }
     }
 
     async fn or_refused_wait<T>(&self, done: Waited<T>, caller: &AgentCaller, wanted: &str) -> Result<T, EngineError> {

@@ -25,6 +25,9 @@ use tracing::Instrument as _;
 /// The transport enforces the same deadline; this much earlier it is answered with its own code. Timers count milliseconds.
 const BEFORE_THE_TRANSPORT: Duration = Duration::from_millis(1);
 
+/// No call takes longer to be received and answered, or, if it streams, to begin: several times what the store may take.
+const LONGEST_CALL: Duration = Duration::from_secs(60);
+
 /// Where our own methods are.
 const OURS: &str = "/countersign.v1.";
 /// Those of them that stream. All others answer once.
@@ -116,6 +119,8 @@ where
         // What streams may do so for as long as the process lives, health and reflection as well.
         let stopped = (!ours || STREAMS.contains(&request.uri().path())).then(|| self.stopped.clone());
         let ends_at = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
+        // Whoever says no deadline, or sends a message and never its end, is not waited for without one.
+        let deadline = deadline.map_or(LONGEST_CALL, |deadline| deadline.min(LONGEST_CALL));
         let one = UnderWay::one_of(&self.under_way);
         let counted = Counted::begin(&self.metrics, request.uri().path());
         let span = trace::span(request.headers());
@@ -123,16 +128,13 @@ where
         let answer = span.in_scope(|| self.inner.call(request));
         let answer = async move {
             let _one = one;
-            let response = match deadline {
-                None => answer.await?,
-                Some(deadline) => tokio::select! {
-                    biased;
-                    answer = answer => answer?,
-                    () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
-                        let passed = errors::deadline_exceeded();
-                        return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
-                    }
-                },
+            let response = tokio::select! {
+                biased;
+                answer = answer => answer?,
+                () = tokio::time::sleep(deadline.saturating_sub(BEFORE_THE_TRANSPORT)) => {
+                    let passed = errors::deadline_exceeded();
+                    return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
+                }
             };
             let (response, status) = said_as_ours(response, ours);
             let response = match stopped {

@@ -4,11 +4,12 @@ use super::{errors, render};
 use crate::engine::{ApprovalWatch, ApprovalsWatch, EngineError, Seen};
 use crate::metrics::Watching;
 use crate::proto::{self, watch_approvals_response::Event};
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt as _};
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 /// What a streaming method answers with.
@@ -58,42 +59,66 @@ fn refused(error: EngineError) -> Status {
     errors::status(&error)
 }
 
-fn until<T: 'static>(
+/// Answers until a credential ends; then they are refused, and what they held is let go, also where nobody reads them.
+fn until<T: Send + 'static>(
     ended: impl Future<Output = ()> + Send + 'static,
     answers: impl Stream<Item = Result<T, Status>> + Send + 'static,
 ) -> Answers<T> {
-    Box::pin(Until { ended: Some(Box::pin(ended)), answers: Some(Box::pin(answers)) })
+    let (send, told) = mpsc::channel(1);
+    let (refuse, refused) = oneshot::channel();
+    // A body is asked for more only while its client takes what it has, so what holds something must not wait in it.
+    tokio::spawn(async move {
+        let (mut ended, mut answers) = (pin!(ended), pin!(answers));
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = &mut ended => break,
+                () = send.closed() => return,
+                next = answers.next() => next,
+            };
+            let Some(next) = next else { return };
+            tokio::select! {
+                biased;
+                () = &mut ended => break,
+                sent = send.send(next) => if sent.is_err() { return },
+            }
+        }
+        // Whoever has gone need not be told.
+        let _ = refuse.send(errors::credential_ended());
+    });
+    Box::pin(Told { refused: Some(refused), told: Some(told) })
 }
 
-/// Answers until a credential ends; then they are refused, and what they held is let go.
-struct Until<T> {
-    ended: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    answers: Option<Answers<T>>,
+/// What is told, as it comes.
+struct Told<T> {
+    refused: Option<oneshot::Receiver<Status>>,
+    told: Option<mpsc::Receiver<Result<T, Status>>>,
 }
 
-impl<T> Stream for Until<T> {
+impl<T> Stream for Told<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        let Some(answers) = &mut this.answers else { return Poll::Ready(None) };
         // Asked first: nothing more is said to who may not hear it, however much there is.
-        if this.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
-            (this.ended, this.answers) = (None, None);
-            return Poll::Ready(Some(Err(errors::credential_ended())));
+        let refused = self.refused.as_mut().map(|refused| Pin::new(refused).poll(context));
+        match refused {
+            Some(Poll::Ready(Ok(status))) => {
+                (self.refused, self.told) = (None, None);
+                return Poll::Ready(Some(Err(status)));
+            }
+            Some(Poll::Ready(Err(_))) => self.refused = None,
+            Some(Poll::Pending) | None => {}
         }
-        let next = answers.as_mut().poll_next(context);
-        if let Poll::Ready(None) = next {
-            (this.ended, this.answers) = (None, None);
+        match &mut self.told {
+            Some(told) => told.poll_recv(context),
+            None => Poll::Ready(None),
         }
-        next
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::StreamExt as _;
     use futures_util::stream::{iter, pending, repeat};
     use tonic::Code;
     use tonic_types::StatusExt as _;
@@ -105,7 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_ends_with_its_credential_though_nothing_happens() {
-        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let (end, ended) = oneshot::channel::<()>();
         let mut answers = until(async { drop(ended.await) }, pending::<Result<(), Status>>());
         let next = tokio::spawn(async move { (answers.next().await, answers.next().await.is_none()) });
         tokio::task::yield_now().await;

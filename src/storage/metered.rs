@@ -15,7 +15,7 @@ use crate::domain::execution::{Execution, ExecutionStateName, Outcome, Start};
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opening, Resuming};
+use crate::domain::wait::{Opening, Resuming, Wait};
 use crate::metrics::{Metrics, OperationFigures, StoreFailure};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -234,6 +234,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
         self.timed(Operation::OpenWait, self.store.open_wait(opening)).await
+    }
+
+    async fn wait_alone(&self, id: WaitId) -> Result<Loaded<Option<Wait>>, StoreError> {
+        self.timed(Operation::Wait, self.store.wait_alone(id)).await
     }
 
     async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {

@@ -25,7 +25,7 @@ use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId, WaitId};
 use crate::domain::requirement::RequirementDigest;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opening, Resuming};
+use crate::domain::wait::{Opening, Resuming, Wait};
 use async_trait::async_trait;
 use changes::Changes;
 use std::fmt;
@@ -412,6 +412,10 @@ pub trait Store: Send + Sync + 'static {
     /// Opens a wait, in one transaction: the transcript's active wait is read, the domain decides
     /// ([`Opening::against`]), and what ends or moves on withdraws its approvals.
     async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError>;
+
+    /// One wait's own row; none if there is none of that id. Whose a wait is never changes, so this is asked before anything
+    /// else of it is read.
+    async fn wait_alone(&self, id: WaitId) -> Result<Loaded<Option<Wait>>, StoreError>;
 
     /// One wait; none if there is none of that id.
     async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError>;

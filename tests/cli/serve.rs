@@ -1,7 +1,11 @@
 //! `countersign serve --dev`: what it writes it writes into a folder of one's own.
 
-use crate::support::{Countersign, Folder, Serving};
+use crate::support::{Countersign, Folder, Serving, question, runtime};
+use countersign::client::{self, Bearer};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
+use tonic::Code;
 
 const DEV: [&str; 8] =
     ["serve", "--dev", "--dev-dir", "dev", "--listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"];
@@ -44,4 +48,34 @@ fn a_second_sidecar_leaves_the_tokens_of_the_first() {
         let mode = std::fs::metadata(serving.folder.path("dev").join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+#[test]
+fn a_log_that_nobody_takes_any_more_costs_its_lines_and_nothing_else() {
+    let folder = Folder::new("dev-deaf");
+    let arguments =
+        ["serve", "--dev", "--dev-dir", "dev", "--listen", "unix:doors.sock", "--health-listen", "127.0.0.1:0"];
+    let mut child = Countersign::new(&arguments).within(&folder).spawn();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("serving")), "it does not start");
+    // From here on every line that it writes fails.
+    drop(log);
+    let server = format!("unix:{}", folder.path("doors.sock").display());
+    let token = std::fs::read_to_string(folder.path("dev/agent.token")).unwrap();
+    runtime().block_on(async {
+        for bearer in ["not-a-token", token.trim(), "not-a-token", token.trim()] {
+            let channel = client::channel_to(&server).unwrap();
+            let mut agent = client::agent(channel, Bearer::new(bearer).unwrap());
+            let asked = agent.request_approval(question("{}", "")).await;
+            match bearer {
+                // A refused credential is a line of the log.
+                "not-a-token" => assert_eq!(asked.unwrap_err().code(), Code::Unauthenticated),
+                _ => assert!(asked.unwrap().into_inner().approval.is_some()),
+            }
+        }
+    });
+    for signal in ["-HUP", "-TERM"] {
+        assert!(Command::new("kill").arg(signal).arg(child.id().to_string()).status().unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0), "a stop in order, as if somebody listened");
 }

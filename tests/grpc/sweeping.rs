@@ -215,3 +215,50 @@ async fn it_goes_on_by_itself_and_ends_with_the_sidecar() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(status.read().passes, passes);
 }
+
+#[tokio::test]
+async fn what_is_erased_is_in_no_file_any_more_nor_in_the_log_of_the_database() {
+    let sidecar = Sidecar::start().await;
+    let call =
+        Invocation { arguments_json: r#"{"to":"a@example.com","body":"SENTINEL-ERASED"}"#.to_owned(), ..email() };
+    let (approval, _) = sidecar.ask(call).await;
+    sidecar.cancel(&approval).await.unwrap();
+    let files = || {
+        let files =
+            std::fs::read_dir(sidecar.folder()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+        files.filter(|bytes| bytes.windows(15).any(|part| part == b"SENTINEL-ERASED")).count()
+    };
+    assert!(files() > 0, "until then it is somewhere");
+    sidecar.advance(DAY + DAY);
+    assert_eq!(sidecar.sweep().await.erased, 1);
+    for _ in 0..100 {
+        // The writer empties its log when it is asked for something next, which readiness does every second.
+        sidecar.running().engine().store().time().await.unwrap();
+        if files() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it is still in a file");
+}
+
+#[tokio::test]
+async fn what_an_agent_still_waits_for_is_kept_however_short_the_retention() {
+    let sidecar = Sidecar::start().await;
+    let wait = sidecar.open_wait(OpenWaitRequest {
+        expire_after: Some(prost_types::Duration { seconds: 7 * 24 * 60 * 60, nanos: 0 }),
+        ..crate::waits::opening()
+    });
+    let wait = wait.await.unwrap().wait.unwrap();
+    let (asked, _) = sidecar.ask_in(&wait, email()).await;
+    sidecar.decide("olga", &asked.id, Verdict::Deny).await.unwrap();
+    let store = sidecar.running().engine().store();
+    sidecar.advance(3 * DAY);
+    sidecar.sweep().await;
+    let step = countersign::storage::Sweep::DeleteApprovals { kept: DAY };
+    assert_eq!(store.sweep(step, 10).await.unwrap().rows, 0, "its wait is active");
+    let resumed = sidecar.resume_wait(&wait, &new_attempt()).await.unwrap();
+    assert_eq!(resumed.approvals[0].state(), ApprovalState::Denied, "a denial wakes the agent");
+    sidecar.close_wait(&resumed.wait.unwrap()).await.unwrap();
+    assert_eq!(store.sweep(step, 10).await.unwrap().rows, 1);
+}

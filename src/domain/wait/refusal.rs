@@ -25,13 +25,15 @@ pub enum WaitRefusal {
     ObjectiveStale,
     /// It was resumed: nothing is asked in it until it is opened again.
     NotOpen,
+    /// So many waits of its principal and agent are active already.
+    TooMany(u32),
     /// The call that is asked about is for another objective, or another revision of it.
     ObjectiveDiffers,
 }
 
 impl WaitRefusal {
     /// Every stable reason.
-    pub const REASONS: [&str; 13] = [
+    pub const REASONS: [&str; 14] = [
         "WAIT_CLOSED",
         "WAIT_REPLACED",
         "WAIT_EXPIRED",
@@ -45,6 +47,7 @@ impl WaitRefusal {
         "OBJECTIVE_STALE",
         "WAIT_NOT_OPEN",
         "WAIT_OBJECTIVE_DIFFERS",
+        "TOO_MANY_WAITS",
     ];
 
     /// The stable reason of it.
@@ -63,6 +66,7 @@ impl WaitRefusal {
             Self::ObjectiveStale => "OBJECTIVE_STALE",
             Self::NotOpen => "WAIT_NOT_OPEN",
             Self::ObjectiveDiffers => "WAIT_OBJECTIVE_DIFFERS",
+            Self::TooMany(_) => "TOO_MANY_WAITS",
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Rows of the snapshot that are read at once: they are in memory until they are sent.
-const PAGE: u32 = 50;
+const PAGE: u32 = 8;
 
 /// What a watcher is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,28 +90,40 @@ impl ApprovalsWatch {
     }
 
     async fn told(&mut self) -> Result<Seen, EngineError> {
-        if let Some(mut snapshot) = self.snapshot.take() {
+        while let Some(mut snapshot) = self.snapshot.take() {
             // Who is too slow is so during the snapshot as well.
             self.listener.is_heard()?;
             if snapshot.page.is_empty() && !snapshot.last_page {
                 self.read(&mut snapshot).await?;
             }
             let Some(approval) = snapshot.page.pop_front() else {
+                if !snapshot.last_page {
+                    self.snapshot = Some(snapshot);
+                    continue;
+                }
                 return Ok(Seen::SnapshotComplete { left_out: snapshot.left_out });
             };
             self.snapshot = Some(snapshot);
-            self.known.insert(approval.id, approval.version);
-            return Ok(Seen::Approval(Box::new(approval)));
+            if approval.is_visible_to(&self.person_now()) {
+                self.known.insert(approval.id, approval.version);
+                return Ok(Seen::Approval(Box::new(approval)));
+            }
         }
         loop {
             let Change { row, version, .. } = self.listener.next().await?;
-            if self.known.get(&row.id).is_some_and(|known| version <= *known) {
+            if self.known.get(&row.id).is_some_and(|known| version <= *known) || !row.is_visible_to(&self.person_now())
+            {
                 continue;
             }
             if let Some(approval) = row.at_version(version) {
                 return Ok(Seen::Approval(Box::new(approval)));
             }
         }
+    }
+
+    /// The person, with the groups of this moment: what waits to be told may have been read under another policy.
+    fn person_now(&self) -> Person {
+        self.engine.person(self.person.id.clone(), self.person.caller.clone())
     }
 
     async fn read(&self, snapshot: &mut Snapshot) -> Result<(), EngineError> {
@@ -123,7 +135,7 @@ impl ApprovalsWatch {
             .store
             .approvals(ApprovalQuery {
                 person: self.person.id.clone(),
-                groups: self.person.groups.clone(),
+                groups: self.person_now().groups,
                 states: self.states.clone(),
                 before: snapshot.before,
                 // One more, to know whether there is more.

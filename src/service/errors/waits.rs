@@ -5,7 +5,8 @@
 use super::{Metadata, metadata, precondition};
 use crate::domain::wait::{Ending, Wait, WaitRefusal, WaitState};
 use crate::storage::RefusedWait;
-use tonic::Status;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// The status of a command on a wait, or a question in it, that was refused.
 pub(super) fn status(refused: &RefusedWait) -> Status {
@@ -36,12 +37,20 @@ pub(super) fn status(refused: &RefusedWait) -> Status {
             "the wait {} is for revision {} of this objective already: do not go back to an earlier one",
             wait.id, wait.objective.revision
         ),
+        WaitRefusal::TooMany(most) => format!(
+            "{most} waits of this principal and agent are active, and no more may be: close those that nobody waits in"
+        ),
         WaitRefusal::NotOpen => "the wait was resumed: open it again before anything is asked in it".to_owned(),
         WaitRefusal::ObjectiveDiffers => format!(
             "this call is not for the wait's objective in its revision {}: ask for it without the wait, or in its own",
             wait.objective.revision
         ),
     };
+    if let WaitRefusal::TooMany(_) = refusal {
+        let mut details = ErrorDetails::with_error_info(refusal.reason(), super::DOMAIN, metadata([]));
+        details.add_quota_failure_violation("waits", message.clone());
+        return Status::with_error_details(Code::ResourceExhausted, message, details);
+    }
     precondition(refusal.reason(), "wait", message, known)
 }
 

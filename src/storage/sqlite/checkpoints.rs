@@ -22,6 +22,8 @@ const PATIENCE: u32 = 16;
 const PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Moves everything, and waits for readers of what is older.
 const RESTART: &str = "PRAGMA wal_checkpoint(RESTART)";
+/// The same, and leaves an empty log.
+const TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// What the writer and the checkpoints know of the log.
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ enum Wanted {
     Nothing = 0,
     Passive = 1,
     Restart = 2,
+    Truncate = 3,
 }
 
 impl Log {
@@ -57,15 +60,25 @@ impl Log {
         let statement = match self.wanted.swap(Wanted::Nothing as u8, Ordering::Relaxed) {
             wanted if wanted == Wanted::Passive as u8 => PASSIVE,
             wanted if wanted == Wanted::Restart as u8 => RESTART,
+            wanted if wanted == Wanted::Truncate as u8 => TRUNCATE,
             _ => return,
         };
-        if let Err(error) = query(statement).fetch_one(writer).await {
-            tracing::debug!(%error, "the log was not moved");
+        let moved = query(statement).fetch_one(writer).await.and_then(|row| row.try_get::<i64, _>(0));
+        match moved {
+            // Somebody still reads what is in it: once more, later.
+            Ok(1) if statement == TRUNCATE => self.want(Wanted::Truncate),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "the log was not moved"),
         }
     }
 
+    /// Tells that something was erased, of which nothing is to be left in the log either.
+    pub(super) fn erased(&self) {
+        self.want(Wanted::Truncate);
+    }
+
     fn want(&self, wanted: Wanted) {
-        self.wanted.store(wanted as u8, Ordering::Relaxed);
+        self.wanted.fetch_max(wanted as u8, Ordering::Relaxed);
     }
 }
 

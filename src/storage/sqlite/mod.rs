@@ -51,7 +51,7 @@ use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opening, Resuming};
+use crate::domain::wait::{Opening, Resuming, Wait};
 use async_trait::async_trait;
 use checkpoints::Log;
 use consuming::Consume;
@@ -124,6 +124,7 @@ pub struct SqliteStore {
     writer_task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
     feed: Feed,
+    log: Log,
     schema: SchemaVersions,
 }
 
@@ -157,6 +158,7 @@ impl SqliteStore {
             .idle_timeout(None)
             .max_lifetime(None)
             .connect_lazy_with(open::reader_options(&path));
+        let log = Log::of(options.log_pages);
         let (writer, writer_task) = writer::spawn(WriterSettings {
             options: writer_options,
             connection,
@@ -167,7 +169,7 @@ impl SqliteStore {
             acquire_timeout: options.acquire_timeout,
             write_timeout: options.write_timeout,
             presence,
-            log: Log::of(options.log_pages),
+            log: log.clone(),
             guard: lock,
         });
         Ok(Self {
@@ -178,6 +180,7 @@ impl SqliteStore {
             writer_task: tokio::sync::Mutex::new(Some(writer_task)),
             counters,
             feed,
+            log,
             schema,
         })
     }
@@ -394,6 +397,13 @@ impl Store for SqliteStore {
         self.write(waits::OpenWait(opening)).await
     }
 
+    async fn wait_alone(&self, id: WaitId) -> Result<Loaded<Option<Wait>>, StoreError> {
+        let mut reader = self.reader().await?;
+        let outcome = self.within(waits::by_id(&mut reader, id)).await;
+        let row = finish(reader, outcome)?;
+        Ok(Loaded { row, now: self.time.now() })
+    }
+
     async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
         let mut reader = self.reader().await?;
         let outcome = self
@@ -437,7 +447,14 @@ impl Store for SqliteStore {
     }
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
-        self.writer()?.write_behind(sweeps::SweepStep { step, limit, counters: Arc::clone(&self.counters) }).await
+        let swept = self
+            .writer()?
+            .write_behind(sweeps::SweepStep { step, limit, counters: Arc::clone(&self.counters) })
+            .await?;
+        if swept.rows > 0 && matches!(step, Sweep::EraseApprovals { .. } | Sweep::DeleteApprovals { .. }) {
+            self.log.erased();
+        }
+        Ok(swept)
     }
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {

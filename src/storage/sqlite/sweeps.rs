@@ -105,10 +105,14 @@ const ERASE_APPROVALS: &str =
 const ERASE_ARGUMENTS: &str =
     concat!("DELETE FROM approval_arguments WHERE approval_id IN (SELECT id FROM approvals WHERE ", listed!(), ")");
 
+/// What an agent still waits for, and what it may still ask for again, is kept.
 const DELETABLE_APPROVALS: &str = find!(
     "coalesce(consume_time, close_time, decide_time)",
     "approvals INDEXED BY approvals_to_delete WHERE open_until IS NULL AND preview_json = '' \
-     AND coalesce(consume_time, close_time, decide_time) <= $1"
+     AND coalesce(consume_time, close_time, decide_time) <= $1 \
+     AND NOT EXISTS (SELECT 1 FROM waits WHERE waits.id = approvals.wait_id AND waits.state <> 'closed') \
+     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.execution_id \
+     AND executions.state = 'started')"
 );
 /// The foreign keys take what belongs to it along.
 const DELETE_APPROVALS: &str = concat!("DELETE FROM approvals WHERE ", listed!());

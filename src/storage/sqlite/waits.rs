@@ -12,7 +12,7 @@ use crate::domain::ids::{ApprovalId, WaitId};
 use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opened, Opening, Resumed, Resuming, Wait, WaitChange, Withdrawal};
+use crate::domain::wait::{Opened, Opening, Resumed, Resuming, Wait, WaitChange, WaitRefusal, Withdrawal};
 use crate::storage::changes::Touched;
 use crate::storage::{Loaded, OpenedWait, RefusedWait, Requested, ResumedWait, Saved, StoreError, WaitRecord, Waited};
 use async_trait::async_trait;
@@ -24,6 +24,8 @@ const ACTIVE_WAIT: &str = concat!(
     wait_columns!(),
     " FROM waits WHERE principal = $1 AND agent = $2 AND objective_transcript = $3 AND state <> 'closed'"
 );
+const COUNT_ACTIVE: &str = "SELECT count(*) FROM (SELECT 1 FROM waits INDEXED BY waits_active
+    WHERE principal = $1 AND agent = $2 AND state <> 'closed' LIMIT $3)";
 const OVERDUE_WAITS: &str =
     "SELECT id FROM waits WHERE expire_time <= $1 AND state <> 'closed' ORDER BY expire_time LIMIT $2";
 const APPROVALS_OF_WAIT: &str =
@@ -46,8 +48,8 @@ const UPDATE_WAIT: &str = "UPDATE waits SET state = $1, resume_time = $2, resume
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 7] =
-    [WAIT, ACTIVE_WAIT, OVERDUE_WAITS, APPROVALS_OF_WAIT, OPEN_OF_WAIT, PENDING_OF_WAIT, UPDATE_WAIT];
+pub(super) const ALL: [&str; 8] =
+    [WAIT, ACTIVE_WAIT, COUNT_ACTIVE, OVERDUE_WAITS, APPROVALS_OF_WAIT, OPEN_OF_WAIT, PENDING_OF_WAIT, UPDATE_WAIT];
 
 /// See `Store::wait`.
 pub(super) async fn wait(
@@ -111,6 +113,10 @@ impl Write for OpenWait {
                 write_wait(connection, &change, active.version, now, touched).await?;
                 (change.change.next, true)
             }
+            (Ok(Opened::Made { instead_of: None, wait }), _) if is_full(connection, opening).await? => {
+                let refusal = WaitRefusal::TooMany(limits::WAITS_ACTIVE);
+                return Ok(Loaded { row: Err(Box::new(RefusedWait { refusal, wait: wait.next })), now });
+            }
             (Ok(Opened::Made { instead_of, wait }), active) => {
                 if let (Some(first), Some(active)) = (instead_of, active) {
                     write_wait(connection, &first, active.version, now, touched).await?;
@@ -127,6 +133,18 @@ impl Write for OpenWait {
         let record = record(connection, wait, now).await?;
         Ok(Loaded { row: Ok(OpenedWait { record, existing }), now })
     }
+}
+
+/// Whether as many waits of this principal and agent are active as may be; counts no further.
+async fn is_full(connection: &mut SqliteConnection, opening: &Opening) -> Result<bool, StoreError> {
+    let active: i64 = query(COUNT_ACTIVE)
+        .bind(rows::text(&opening.principal))
+        .bind(rows::text(&opening.agent))
+        .bind(i64::from(limits::WAITS_ACTIVE))
+        .fetch_one(connection)
+        .await?
+        .try_get(0)?;
+    Ok(active >= i64::from(limits::WAITS_ACTIVE))
 }
 
 /// See `Store::resume_wait`.

@@ -379,3 +379,28 @@ async fn what_ends_a_wait_is_told_in_its_approvals_to_people_and_agents() {
         refused(late, Code::FailedPrecondition, "APPROVAL_CANCELLED");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_stops_in_so_many_transcripts_and_no_more() {
+    let sidecar = std::sync::Arc::new(Sidecar::start().await);
+    let in_transcript = |number: usize| {
+        let objective =
+            Some(Objective { transcript: format!("transcript-{number}"), id: "input-1".to_owned(), revision: 1 });
+        OpenWaitRequest { objective, ..opening() }
+    };
+    let opening: Vec<_> = (0..1_000)
+        .map(|number| {
+            let (sidecar, request) = (std::sync::Arc::clone(&sidecar), in_transcript(number));
+            tokio::spawn(async move { sidecar.open_wait(request).await.unwrap().wait.unwrap() })
+        })
+        .collect();
+    let mut last = None;
+    for opened in opening {
+        last = Some(opened.await.unwrap());
+    }
+    let refused = refused(sidecar.open_wait(in_transcript(1_000)).await, Code::ResourceExhausted, "TOO_MANY_WAITS");
+    assert!(refused.message().contains("1000"), "{refused:?}");
+    assert!(sidecar.open_wait(in_transcript(3)).await.unwrap().existing, "what is active is found");
+    sidecar.close_wait(&last.unwrap()).await.unwrap();
+    sidecar.open_wait(in_transcript(1_000)).await.unwrap();
+}

@@ -224,6 +224,7 @@ fn every_refusal_has_a_reason_of_its_own_that_is_listed() {
         ObjectiveStale,
         NotOpen,
         ObjectiveDiffers,
+        TooMany(1),
     ];
     assert_eq!(refusals.map(WaitRefusal::reason), WaitRefusal::REASONS);
 }
