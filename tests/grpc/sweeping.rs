@@ -181,7 +181,9 @@ async fn sweeping_while_others_decide_and_consume_has_one_history() {
             passing.sweep().await.expired
         });
         let (acted, swept) = (act.await.unwrap(), sweep.await.unwrap() + pass.await.unwrap());
-        assert_eq!(u64::from(acted) + swept, 1, "round {round}");
+        // Who decides too late may be the first to write down that it is.
+        let expired = recorded(&sidecar, &approval, "approval.expired").await;
+        assert_eq!((usize::from(acted) + expired, u64::from(acted) + swept < 2), (1, true), "round {round}");
         let state = sidecar.one_history(&approval).await;
         assert_eq!(acted, state != ApprovalState::Expired);
         states.insert(state.as_str_name());
