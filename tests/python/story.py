@@ -25,12 +25,13 @@ import chapters_consume
 import chapters_doors
 import chapters_outcome
 import chapters_policy
+import chapters_waiting
 from client import Doors, Sidecar
 
 
 def chapters():
     """Every chapter, in the order in which it is written."""
-    for part in (chapters_doors, chapters_policy, chapters_approval, chapters_consume, chapters_outcome):
+    for part in (chapters_doors, chapters_policy, chapters_approval, chapters_consume, chapters_outcome, chapters_waiting):
         functions = [function for _, function in inspect.getmembers(part, inspect.isfunction)]
         written = [function for function in functions if function.__module__ == part.__name__]
         told = [function for function in written if list(inspect.signature(function).parameters) == ["sidecar"]]

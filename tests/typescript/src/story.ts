@@ -14,9 +14,10 @@ import * as doors from "./chapters_doors.js";
 import * as outcome from "./chapters_outcome.js";
 import * as policy from "./chapters_policy.js";
 import * as values from "./chapters_values.js";
+import * as waiting from "./chapters_waiting.js";
 import { Sidecar } from "./client.js";
 
-const PARTS = [doors, policy, values, approval, consume, outcome];
+const PARTS = [doors, policy, values, approval, consume, outcome, waiting];
 
 async function main(): Promise<number> {
   const option = { type: "string" } as const;
