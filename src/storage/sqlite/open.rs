@@ -238,6 +238,8 @@ pub(super) fn writer_options(path: &Path) -> SqliteConnectOptions {
         // Where an ordinary sync stops at the drive's cache, and only there, this one does not.
         .pragma("fullfsync", "ON")
         .pragma("checkpoint_fullfsync", "ON")
+        // What many statements of one text answer is collected at its end: nothing of it is waited for.
+        .row_buffer_size(1_024)
         // See `checkpoints`.
         .pragma("wal_autocheckpoint", "0")
         // After a burst the log is cut down to this again.
