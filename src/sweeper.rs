@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long the store works on one slice where nobody else writes: less than a commit takes, for who comes in between.
-const SHORT_SLICE: Duration = Duration::from_micros(300);
+/// How long the store works on one slice where nobody else writes: about as long as a commit takes, for who comes in between.
+const SHORT_SLICE: Duration = Duration::from_millis(1);
 /// How long at most, where others write so much that it is no more than half of what they wait for anyway.
 const LONG_SLICE: Duration = Duration::from_millis(4);
 /// After so much work comes a pause, so that no processor is kept from everybody else.
@@ -327,14 +327,14 @@ mod tests {
     fn a_slice_takes_as_long_as_it_may() {
         let us = Duration::from_micros;
         for (rows, found, elapsed, others, next) in [
-            (32, 32, us(300), us(0), 32),
-            (32, 32, us(600), us(0), 16),
-            (32, 32, us(200), us(0), 48),
+            (32, 32, us(1_000), us(0), 32),
+            (32, 32, us(2_000), us(0), 16),
+            (32, 32, us(700), us(0), 45),
             (32, 32, us(10), us(0), 64),
             (32, 32, us(60_000), us(0), LEAST_ROWS),
             (500, 500, us(10), us(0), MOST_ROWS),
             // As long as half of what others take, and never much longer than a commit.
-            (32, 32, us(300), us(1_000), 53),
+            (32, 32, us(1_000), us(3_000), 48),
             (256, 256, us(4_000), us(20_000), 256),
             (256, 256, us(4_000), us(20_000_000), 256),
             // What found little says little, unless it was slow all the same.

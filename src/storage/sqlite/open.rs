@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// The pages of a database that the writer keeps in memory, in KiB.
-const WRITER_CACHE_KIB: u32 = 16 * 1024;
+const WRITER_CACHE_KIB: u32 = 10 * 1024;
 /// The same for each reader: reads are of few rows, and the operating system caches the file.
 const READER_CACHE_KIB: u32 = 4 * 1024;
 /// How long a statement waits for a lock of SQLite's own: only tools beside this process ever hold one.
