@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod metered;
+mod rows;
 pub mod sqlite;
 mod sweep;
 mod waits;

@@ -2,7 +2,7 @@
 //! is paid once for all of them. The calls run in their order, each with every condition of its own.
 
 use super::reads;
-use super::rows::{self, event_columns, execution_columns, same_subject, subject_columns};
+use super::values::Statement;
 use super::writer::Write;
 use super::writes::{insert_execution, record, record_id};
 use crate::domain::audit::AuditEvent;
@@ -10,6 +10,7 @@ use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+use crate::storage::rows::{self, event_columns, execution_columns, same_subject, subject_columns};
 use crate::storage::{Accepting, StoreError};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqliteConnection, query};
@@ -173,10 +174,10 @@ async fn retry(
 
 /// Binds the one record of a start, with its id and time.
 fn bind_record<'q>(
-    statement: rows::Statement<'q>,
+    statement: Statement<'q>,
     events: &[AuditEvent],
     now: Timestamp,
-) -> Result<rows::Statement<'q>, StoreError> {
+) -> Result<Statement<'q>, StoreError> {
     let [event] = events else {
         return Err(StoreError::Inconsistent { cause: "a start has one record".to_owned() });
     };

@@ -7,7 +7,7 @@
 //! - `checkpoints`: from the log into the file, beside the writer
 //! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
 //! - `sealed`: the sealed arguments
-//! - `rows`: between rows and the domain's values
+//! - `values`: how the driver takes values and gives rows
 //! - `time`: the store's time
 //! - `seeding`: for measurements alone
 //!
@@ -20,12 +20,12 @@ mod listing;
 mod open;
 mod presence;
 mod reads;
-mod rows;
 mod schema;
 mod sealed;
 mod seeding;
 mod sweeps;
 mod time;
+mod values;
 mod waits;
 mod writer;
 mod writes;

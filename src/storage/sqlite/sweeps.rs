@@ -240,7 +240,7 @@ impl Write for SweepStep {
 fn with_record_ids(list: &str, now: Timestamp) -> Result<String, StoreError> {
     let places: Vec<i64> = listed(list)?;
     let rows: Vec<(i64, String)> = places.into_iter().map(|place| (place, record_id(now).to_string())).collect();
-    Ok(super::rows::list(&rows))
+    Ok(crate::storage::rows::list(&rows))
 }
 
 /// What a list of a statement of ours holds.

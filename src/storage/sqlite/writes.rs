@@ -1,9 +1,6 @@
 //! The statements that write, each operation a [`Write`] that the writer runs within a transaction.
 
 use super::reads::{self, approval_columns};
-use super::rows::{
-    self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
-};
 use super::sealed;
 use super::waits;
 use super::writer::Write;
@@ -16,6 +13,9 @@ use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+use crate::storage::rows::{
+    self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
+};
 use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};

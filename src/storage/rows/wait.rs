@@ -1,13 +1,12 @@
 //! A row of `waits`.
 
-use super::{Fields, Statement, integer, maybe_text, text};
+use super::{Bind, Columns, Fields, integer, maybe_text, text};
 use crate::domain::ids::{AttemptId, WaitId};
 use crate::domain::invocation::Objective;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Ending, Resumption, Wait, WaitState};
 use crate::storage::StoreError;
-use sqlx::sqlite::SqliteRow;
 
 /// Every column of a wait.
 macro_rules! wait_columns {
@@ -18,7 +17,7 @@ macro_rules! wait_columns {
     };
 }
 
-pub(in super::super) use wait_columns;
+pub(in crate::storage) use wait_columns;
 
 const CLOSED: &str = "closed";
 const REPLACED: &str = "replaced";
@@ -26,7 +25,7 @@ const EXPIRED: &str = "expired";
 
 /// The columns of a state's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct WaitColumns {
+pub(in crate::storage) struct WaitColumns {
     state: String,
     resume_time: Option<Timestamp>,
     resumed_by: Option<Identifier>,
@@ -39,7 +38,7 @@ pub(in super::super) struct WaitColumns {
 
 impl WaitColumns {
     /// The facts of `state`, each in its column and every other column empty.
-    pub(in super::super) fn of(state: &WaitState) -> Self {
+    pub(in crate::storage) fn of(state: &WaitState) -> Self {
         let in_state = |state: &str| Self { state: state.to_owned(), ..Self::default() };
         match state {
             WaitState::Open => in_state("open"),
@@ -105,7 +104,7 @@ impl WaitColumns {
 
     /// Binds thirteen values: `state`, `resume_time`, `resumed_by`, `attempt_id`, `close_time`, `closed_by`,
     /// `close_kind`, `close_reason`, `objective_revision`, `summary`, `update_time`, `expire_time` and `version`.
-    pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>, wait: &Wait) -> Statement<'q> {
+    pub(in crate::storage) fn bind<S: Bind>(&self, statement: S, wait: &Wait) -> S {
         statement
             .bind(self.state.clone())
             .bind(self.resume_time.map(Timestamp::micros))
@@ -124,7 +123,7 @@ impl WaitColumns {
 }
 
 /// Binds every column of a wait: see `wait_columns`.
-pub(in super::super) fn bind_wait<'q>(statement: Statement<'q>, wait: &Wait) -> Statement<'q> {
+pub(in crate::storage) fn bind_wait<S: Bind>(statement: S, wait: &Wait) -> S {
     let statement = statement
         .bind(wait.id.to_string())
         .bind(text(&wait.opened_by))
@@ -138,7 +137,7 @@ pub(in super::super) fn bind_wait<'q>(statement: Statement<'q>, wait: &Wait) -> 
 }
 
 /// Reads a wait.
-pub(in super::super) fn wait(row: &SqliteRow) -> Result<Wait, StoreError> {
+pub(in crate::storage) fn wait(row: &impl Columns) -> Result<Wait, StoreError> {
     let fields = Fields::new(row, "waits", "id");
     Ok(Wait {
         id: fields.parsed("id", WaitId::parse)?,

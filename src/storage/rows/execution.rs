@@ -1,23 +1,22 @@
 //! A row of `executions`.
 
-use super::{Fields, Statement, bind_subject, integer, list, maybe_text, micros, text};
+use super::{Bind, Columns, Fields, bind_subject, integer, list, maybe_text, micros, text};
 use crate::domain::execution::{Execution, ExecutionState, ExecutionStateName, Report};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
-use sqlx::sqlite::SqliteRow;
 use std::time::Duration;
 
 /// The columns of a state's facts.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) struct ExecutionColumns {
+pub(in crate::storage) struct ExecutionColumns {
     state: ExecutionStateName,
     report: Option<Report>,
 }
 
 impl ExecutionColumns {
     /// The facts of `state`.
-    pub(in super::super) fn of(state: &ExecutionState) -> Self {
+    pub(in crate::storage) fn of(state: &ExecutionState) -> Self {
         Self { state: state.name(), report: state.report().cloned() }
     }
 
@@ -35,7 +34,7 @@ impl ExecutionColumns {
 
     /// Binds seven values: state, `report_time`, `reported_by`, `remote_reference`, `error_code`, `detail` and
     /// `duration_us`.
-    pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>) -> Statement<'q> {
+    pub(in crate::storage) fn bind<S: Bind>(&self, statement: S) -> S {
         let report = self.report.as_ref();
         statement
             .bind(self.state.as_str())
@@ -51,7 +50,7 @@ impl ExecutionColumns {
 /// Binds an execution: the invocation's columns (see `bind_subject`), `connection`, `labels`, `id`, `version`,
 /// `start_time`, `report_by`, `approval_id`, `caller`, `attempt_id`, `idempotency_key`, `retry_of`, `policy_revision` and
 /// those of its state.
-pub(in super::super) fn bind_execution<'q>(statement: Statement<'q>, execution: &Execution) -> Statement<'q> {
+pub(in crate::storage) fn bind_execution<S: Bind>(statement: S, execution: &Execution) -> S {
     let statement = bind_subject(statement, &execution.subject)
         .bind(maybe_text(execution.subject.connection.as_ref()))
         .bind(list(&execution.subject.labels))
@@ -69,7 +68,7 @@ pub(in super::super) fn bind_execution<'q>(statement: Statement<'q>, execution: 
 }
 
 /// Reads an execution.
-pub(in super::super) fn execution(row: &SqliteRow) -> Result<Execution, StoreError> {
+pub(in crate::storage) fn execution(row: &impl Columns) -> Result<Execution, StoreError> {
     let fields = Fields::new(row, "executions", "id");
     let columns =
         ExecutionColumns { state: fields.parsed("state", ExecutionStateName::parse)?, report: report(&fields)? };

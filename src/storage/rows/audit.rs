@@ -1,15 +1,14 @@
 //! A row of `audit_records`.
 
-use super::{Fields, Statement, list, maybe_text, text};
+use super::{Bind, Columns, Fields, list, maybe_text, text};
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};
 use crate::storage::StoreError;
-use sqlx::sqlite::SqliteRow;
 
 /// Binds an event: `kind`, `caller`, `principal`, `agent`, `conversation`, `connector`, `account`, `action`,
 /// `approval_id`, `execution_id`, `wait_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason`, `note` and `labels`.
-pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEvent) -> Statement<'q> {
+pub(in crate::storage) fn bind_event<S: Bind>(statement: S, event: &AuditEvent) -> S {
     statement
         .bind(event.kind.as_str())
         .bind(maybe_text(event.caller.as_ref()))
@@ -32,7 +31,7 @@ pub(in super::super) fn bind_event<'q>(statement: Statement<'q>, event: &AuditEv
 }
 
 /// Reads an audit record.
-pub(in super::super) fn audit_record(row: &SqliteRow) -> Result<AuditRecord, StoreError> {
+pub(in crate::storage) fn audit_record(row: &impl Columns) -> Result<AuditRecord, StoreError> {
     let fields = Fields::new(row, "audit_records", "position");
     Ok(AuditRecord {
         id: fields.parsed("id", AuditRecordId::parse)?,

@@ -10,7 +10,7 @@ use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A list or map of plain text, as JSON.
-pub(in super::super) fn list<T: Serialize + ?Sized>(value: &T) -> String {
+pub(in crate::storage) fn list<T: Serialize + ?Sized>(value: &T) -> String {
     // Text, numbers and maps keyed by text have a JSON form; were there none, reading the row would find it corrupt.
     serde_json::to_string(value).unwrap_or_default()
 }

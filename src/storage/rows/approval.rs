@@ -1,7 +1,7 @@
 //! A row of `approvals`.
 
 use super::lists::{ClauseEntry, DecisionEntry, OmissionEntry, RuleEntry};
-use super::{Fields, Statement, bind_subject, list, maybe_text, micros, text};
+use super::{Bind, Columns, Fields, bind_subject, list, maybe_text, micros, text};
 use crate::domain::approval::{
     Approval, ApprovalState, Confirmed, KnownOutcome, Question, RetriedExecution, StateName,
 };
@@ -13,15 +13,14 @@ use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
-use sqlx::sqlite::SqliteRow;
 
 /// What stands for a preview that was erased: no preview is empty.
 const ERASED: &str = "";
 
 /// The columns of a state's facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct ApprovalColumns {
-    pub(in super::super) state: StateName,
+pub(in crate::storage) struct ApprovalColumns {
+    pub(in crate::storage) state: StateName,
     decide_time: Option<Timestamp>,
     use_by: Option<Timestamp>,
     consume_time: Option<Timestamp>,
@@ -33,7 +32,7 @@ pub(in super::super) struct ApprovalColumns {
 
 impl ApprovalColumns {
     /// The facts of `state`, each in its column and every other column empty.
-    pub(in super::super) fn of(state: &ApprovalState) -> Self {
+    pub(in crate::storage) fn of(state: &ApprovalState) -> Self {
         let confirmed = state.confirmed();
         let columns = Self {
             state: state.name(),
@@ -89,7 +88,7 @@ impl ApprovalColumns {
 
     /// Binds nine values: state, `decide_time`, `use_by`, `consume_time`, `execution_id`, `close_time`, `closed_by`,
     /// `state_reason` and `open_until`.
-    pub(in super::super) fn bind<'q>(&self, statement: Statement<'q>, decide_by: Timestamp) -> Statement<'q> {
+    pub(in crate::storage) fn bind<S: Bind>(&self, statement: S, decide_by: Timestamp) -> S {
         statement
             .bind(self.state.as_str())
             .bind(self.decide_time.map(Timestamp::micros))
@@ -103,7 +102,7 @@ impl ApprovalColumns {
     }
 
     /// The deadline of what is open, as it is bound; final approvals have none.
-    pub(in super::super) fn open_until(&self, decide_by: Timestamp) -> Option<i64> {
+    pub(in crate::storage) fn open_until(&self, decide_by: Timestamp) -> Option<i64> {
         let open_until = match self.state {
             StateName::Pending => Some(decide_by),
             StateName::Approved => self.use_by,
@@ -133,7 +132,7 @@ impl ApprovalColumns {
 /// Binds a question: the invocation's columns (see `bind_subject`), `connection`, `labels`, `requested_by`, `scope`,
 /// `tags`, `policy_revision`, `reason`, `rules`, `clauses`, `exclude_requester`, `decide_within_us`, `use_within_us`,
 /// `requirement_digest`, `retry_of`, `retried_outcome`, `wait_id`, `message`, `agent_note`, `omissions` and `preview_json`.
-pub(in super::super) fn bind_question<'q>(statement: Statement<'q>, question: &Question) -> Statement<'q> {
+pub(in crate::storage) fn bind_question<S: Bind>(statement: S, question: &Question) -> S {
     let requirement = &question.requirement;
     let clauses: Vec<ClauseEntry> = requirement.clauses().iter().map(ClauseEntry::of).collect();
     let rules: Vec<RuleEntry> = question.rules.iter().map(RuleEntry::of).collect();
@@ -164,7 +163,7 @@ pub(in super::super) fn bind_question<'q>(statement: Statement<'q>, question: &Q
 }
 
 /// Reads an approval with its decisions.
-pub(in super::super) fn approval(row: &SqliteRow) -> Result<Approval, StoreError> {
+pub(in crate::storage) fn approval(row: &impl Columns) -> Result<Approval, StoreError> {
     let fields = Fields::new(row, "approvals", "id");
     let decisions: Vec<DecisionEntry> = fields.list("decisions")?;
     let decisions: Option<Vec<_>> = decisions.into_iter().map(DecisionEntry::decision).collect();

@@ -1,5 +1,7 @@
 //! Rows and the domain's values: strict in one direction, complete in the other. A row that fits no state, an id, word or
 //! list that does not parse, or a digest that is not its requirement's, is corrupt; nothing is repaired or defaulted.
+//!
+//! The same for every database: a driver's statement is a [`Bind`], its row is [`Columns`].
 
 mod approval;
 mod audit;
@@ -20,13 +22,79 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::{StoreError, StoredKey};
 use serde::de::DeserializeOwned;
-use sqlx::query::Query;
-use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
-use sqlx::{Decode, Row as _, Type};
 use std::time::Duration;
 
-/// A statement while its values are bound.
-pub(super) type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+/// A value of one of the kinds that columns have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Text, or NULL.
+    Text(Option<String>),
+    /// An integer, or NULL.
+    Integer(Option<i64>),
+}
+
+/// What takes values in their order: a statement, or a list of them.
+pub(super) trait Bind: Sized {
+    /// Takes the next value.
+    fn bind_value(self, value: Value) -> Self;
+
+    /// Takes the next value, of whatever kind it is.
+    fn bind(self, value: impl Into<Value>) -> Self {
+        self.bind_value(value.into())
+    }
+}
+
+/// A row as a driver returned it. A column that is not there, or of another kind, is an error without a cause: the row is
+/// corrupt.
+pub(super) trait Columns {
+    /// A text, or NULL.
+    fn text(&self, column: &str) -> Option<Option<&str>>;
+
+    /// An integer, or NULL.
+    fn integer(&self, column: &str) -> Option<Option<i64>>;
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(Some(text))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(Some(text.to_owned()))
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(text: Option<String>) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(text: Option<&str>) -> Self {
+        Self::Text(text.map(str::to_owned))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(integer: i64) -> Self {
+        Self::Integer(Some(integer))
+    }
+}
+
+impl From<Option<i64>> for Value {
+    fn from(integer: Option<i64>) -> Self {
+        Self::Integer(integer)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Integer(Some(i64::from(flag)))
+    }
+}
 
 /// The columns of an invocation that bind, in the order in which [`bind_subject`] binds them.
 macro_rules! subject_columns {
@@ -68,7 +136,7 @@ macro_rules! event_columns {
 pub(super) use {event_columns, execution_columns, same_subject, subject_columns};
 
 /// Binds twelve values: see `subject_columns`.
-pub(super) fn bind_subject<'q>(statement: Statement<'q>, subject: &Subject) -> Statement<'q> {
+pub(super) fn bind_subject<S: Bind>(statement: S, subject: &Subject) -> S {
     let objective = subject.objective.as_ref();
     statement
         .bind(text(&subject.principal))
@@ -105,21 +173,60 @@ pub(super) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// What a column is read as.
+trait Column<'r>: Sized {
+    fn read(row: &'r dyn Columns, column: &str) -> Option<Self>;
+}
+
+impl<'r> Column<'r> for Option<&'r str> {
+    fn read(row: &'r dyn Columns, column: &str) -> Option<Self> {
+        row.text(column)
+    }
+}
+
+impl<'r> Column<'r> for &'r str {
+    fn read(row: &'r dyn Columns, column: &str) -> Option<Self> {
+        row.text(column)?
+    }
+}
+
+impl Column<'_> for Option<String> {
+    fn read(row: &dyn Columns, column: &str) -> Option<Self> {
+        Some(row.text(column)?.map(str::to_owned))
+    }
+}
+
+impl Column<'_> for String {
+    fn read(row: &dyn Columns, column: &str) -> Option<Self> {
+        row.text(column)?.map(str::to_owned)
+    }
+}
+
+impl Column<'_> for Option<i64> {
+    fn read(row: &dyn Columns, column: &str) -> Option<Self> {
+        row.integer(column)
+    }
+}
+
+impl Column<'_> for i64 {
+    fn read(row: &dyn Columns, column: &str) -> Option<Self> {
+        row.integer(column)?
+    }
+}
+
 /// A row while it is read.
 pub(super) struct Fields<'r> {
-    row: &'r SqliteRow,
+    row: &'r dyn Columns,
     table: &'static str,
     id: String,
 }
 
 impl<'r> Fields<'r> {
     /// A row of `table`, told apart by the column `id`.
-    fn new(row: &'r SqliteRow, table: &'static str, id: &str) -> Self {
+    fn new(row: &'r dyn Columns, table: &'static str, id: &str) -> Self {
+        let text = row.text(id).flatten().map(str::to_owned);
         // A row without a readable id is reported as such by whoever then reads its id.
-        let id = row
-            .try_get::<String, _>(id)
-            .or_else(|_| row.try_get::<i64, _>(id).map(|id| id.to_string()))
-            .unwrap_or_else(|_| "?".to_owned());
+        let id = text.or_else(|| row.integer(id).flatten().map(|id| id.to_string())).unwrap_or_else(|| "?".to_owned());
         Self { row, table, id }
     }
 
@@ -131,8 +238,8 @@ impl<'r> Fields<'r> {
         value.ok_or_else(|| self.corrupt())
     }
 
-    fn get<T: Decode<'r, Sqlite> + Type<Sqlite>>(&self, column: &str) -> Result<T, StoreError> {
-        self.row.try_get(column).map_err(|_| self.corrupt())
+    fn get<T: Column<'r>>(&self, column: &str) -> Result<T, StoreError> {
+        self.known(T::read(self.row, column))
     }
 
     fn time(&self, column: &str) -> Result<Timestamp, StoreError> {
@@ -211,23 +318,23 @@ impl<'r> Fields<'r> {
 }
 
 /// Reads one entry of an audience: the key by which lists are ordered.
-pub(super) fn audience_entry(row: &SqliteRow) -> Result<(Timestamp, ApprovalId), StoreError> {
+pub(super) fn audience_entry(row: &impl Columns) -> Result<(Timestamp, ApprovalId), StoreError> {
     let fields = Fields::new(row, "approval_audience", "approval_id");
     Ok((fields.time("create_time")?, fields.parsed("approval_id", ApprovalId::parse)?))
 }
 
 /// Reads the id of an approval.
-pub(super) fn approval_id(row: &SqliteRow) -> Result<ApprovalId, StoreError> {
+pub(super) fn approval_id(row: &impl Columns) -> Result<ApprovalId, StoreError> {
     Fields::new(row, "approvals", "id").parsed("id", ApprovalId::parse)
 }
 
 /// Reads the id of a wait.
-pub(super) fn wait_id(row: &SqliteRow) -> Result<WaitId, StoreError> {
+pub(super) fn wait_id(row: &impl Columns) -> Result<WaitId, StoreError> {
     Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
 }
 
 /// Reads the key by which executions are listed.
-pub(super) fn execution_key(row: &SqliteRow) -> Result<(Timestamp, ExecutionId), StoreError> {
+pub(super) fn execution_key(row: &impl Columns) -> Result<(Timestamp, ExecutionId), StoreError> {
     let fields = Fields::new(row, "executions", "id");
     Ok((fields.time("start_time")?, fields.parsed("id", ExecutionId::parse)?))
 }
@@ -243,7 +350,7 @@ pub(super) struct Used {
 }
 
 /// Reads what using an approval up returned.
-pub(super) fn used(row: &SqliteRow) -> Result<Used, StoreError> {
+pub(super) fn used(row: &impl Columns) -> Result<Used, StoreError> {
     let fields = Fields::new(row, "approvals", "id");
     Ok(Used {
         call: fields.known(usize::try_from(fields.get::<i64>("call")?).ok())?,
@@ -253,7 +360,7 @@ pub(super) fn used(row: &SqliteRow) -> Result<Used, StoreError> {
 }
 
 /// Reads a server secret's id and check value.
-pub(super) fn stored_key(row: &SqliteRow) -> Result<StoredKey, StoreError> {
+pub(super) fn stored_key(row: &impl Columns) -> Result<StoredKey, StoreError> {
     let fields = Fields::new(row, "keys", "id");
     Ok(StoredKey { id: fields.get("id")?, check: fields.get("check_value")? })
 }
@@ -261,6 +368,3 @@ pub(super) fn stored_key(row: &SqliteRow) -> Result<StoredKey, StoreError> {
 fn identifier(text: &str) -> Option<Identifier> {
     Identifier::parse(text).ok()
 }
-
-#[cfg(test)]
-mod tests;

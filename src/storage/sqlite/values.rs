@@ -1,0 +1,31 @@
+//! How the driver takes the values of a statement and gives those of a row.
+
+use crate::storage::rows::{Bind, Columns, Value};
+use sqlx::Row as _;
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
+
+/// A statement while its values are bound.
+pub(super) type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+impl Bind for Statement<'_> {
+    fn bind_value(self, value: Value) -> Self {
+        match value {
+            Value::Text(text) => Query::bind(self, text),
+            Value::Integer(integer) => Query::bind(self, integer),
+        }
+    }
+}
+
+impl Columns for SqliteRow {
+    fn text(&self, column: &str) -> Option<Option<&str>> {
+        self.try_get(column).ok()
+    }
+
+    fn integer(&self, column: &str) -> Option<Option<i64>> {
+        self.try_get(column).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;
