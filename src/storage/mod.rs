@@ -6,9 +6,12 @@
 
 pub mod changes;
 pub mod metered;
+pub mod postgres;
 mod rows;
+mod script;
 pub mod sqlite;
 mod sweep;
+mod time;
 mod waits;
 
 #[cfg(test)]
@@ -74,6 +77,15 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// What opening a database did to its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaVersions {
+    /// The schema's version as it was found; 0 is a new database.
+    pub before: i64,
+    /// The version that it has now.
+    pub after: i64,
+}
 
 /// What a save that expects a version did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

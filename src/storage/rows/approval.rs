@@ -232,6 +232,6 @@ fn requirement(fields: &Fields<'_>) -> Result<Requirement, StoreError> {
     );
     let requirement = fields.known(requirement)?;
     // The digest is what consuming compares: one that is not this requirement's would let the wrong people's word count.
-    let digest: &str = fields.get("requirement_digest")?;
+    let digest: String = fields.get("requirement_digest")?;
     fields.known((requirement.digest().to_string() == digest).then_some(requirement))
 }

@@ -22,6 +22,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::{StoreError, StoredKey};
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A value of one of the kinds that columns have.
@@ -48,7 +49,7 @@ pub(super) trait Bind: Sized {
 /// corrupt.
 pub(super) trait Columns {
     /// A text, or NULL.
-    fn text(&self, column: &str) -> Option<Option<&str>>;
+    fn text(&self, column: &str) -> Option<Option<Cow<'_, str>>>;
 
     /// An integer, or NULL.
     fn integer(&self, column: &str) -> Option<Option<i64>>;
@@ -178,13 +179,13 @@ trait Column<'r>: Sized {
     fn read(row: &'r dyn Columns, column: &str) -> Option<Self>;
 }
 
-impl<'r> Column<'r> for Option<&'r str> {
+impl<'r> Column<'r> for Option<Cow<'r, str>> {
     fn read(row: &'r dyn Columns, column: &str) -> Option<Self> {
         row.text(column)
     }
 }
 
-impl<'r> Column<'r> for &'r str {
+impl<'r> Column<'r> for Cow<'r, str> {
     fn read(row: &'r dyn Columns, column: &str) -> Option<Self> {
         row.text(column)?
     }
@@ -192,13 +193,13 @@ impl<'r> Column<'r> for &'r str {
 
 impl Column<'_> for Option<String> {
     fn read(row: &dyn Columns, column: &str) -> Option<Self> {
-        Some(row.text(column)?.map(str::to_owned))
+        Some(row.text(column)?.map(Cow::into_owned))
     }
 }
 
 impl Column<'_> for String {
     fn read(row: &dyn Columns, column: &str) -> Option<Self> {
-        row.text(column)?.map(str::to_owned)
+        row.text(column)?.map(Cow::into_owned)
     }
 }
 
@@ -224,7 +225,7 @@ pub(super) struct Fields<'r> {
 impl<'r> Fields<'r> {
     /// A row of `table`, told apart by the column `id`.
     fn new(row: &'r dyn Columns, table: &'static str, id: &str) -> Self {
-        let text = row.text(id).flatten().map(str::to_owned);
+        let text = row.text(id).flatten().map(Cow::into_owned);
         // A row without a readable id is reported as such by whoever then reads its id.
         let id = text.or_else(|| row.integer(id).flatten().map(|id| id.to_string())).unwrap_or_else(|| "?".to_owned());
         Self { row, table, id }
@@ -267,11 +268,12 @@ impl<'r> Fields<'r> {
     }
 
     fn parsed<T>(&self, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
-        self.known(parse(self.get(column)?))
+        let text: Cow<'_, str> = self.get(column)?;
+        self.known(parse(&text))
     }
 
     fn maybe_parsed<T>(&self, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
-        self.get::<Option<&str>>(column)?.map(|text| self.known(parse(text))).transpose()
+        self.get::<Option<Cow<'_, str>>>(column)?.map(|text| self.known(parse(&text))).transpose()
     }
 
     fn identifier(&self, column: &str) -> Result<Identifier, StoreError> {
@@ -283,7 +285,8 @@ impl<'r> Fields<'r> {
     }
 
     fn list<T: DeserializeOwned>(&self, column: &str) -> Result<T, StoreError> {
-        self.known(serde_json::from_str(self.get(column)?).ok())
+        let text: Cow<'_, str> = self.get(column)?;
+        self.known(serde_json::from_str(&text).ok())
     }
 
     fn subject(&self) -> Result<Subject, StoreError> {

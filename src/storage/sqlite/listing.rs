@@ -2,11 +2,11 @@
 //! filter would be paid for by every call that is let through.
 
 use super::reads::{execution_columns, touch};
-use super::time::StoreTime;
 use crate::domain::execution::{Execution, ExecutionStateName};
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::time::Timestamp;
 use crate::storage::rows::{self, subject_columns};
+use crate::storage::time::StoreTime;
 use crate::storage::{ExecutionPage, ExecutionQuery, Loaded, StoreError};
 use sqlx::{SqliteConnection, query};
 

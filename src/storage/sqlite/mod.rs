@@ -8,7 +8,7 @@
 //! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
 //! - `sealed`: the sealed arguments
 //! - `values`: how the driver takes values and gives rows
-//! - `time`: the store's time
+
 //! - `seeding`: for measurements alone
 //!
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
@@ -24,14 +24,12 @@ mod schema;
 mod sealed;
 mod seeding;
 mod sweeps;
-mod time;
 mod values;
 mod waits;
 mod writer;
 mod writes;
 
 pub use open::OpenError;
-pub use schema::SchemaVersions;
 #[doc(hidden)]
 pub use seeding::{ApprovalCopy, BareConnection};
 pub use writer::Statistics;
@@ -39,8 +37,8 @@ pub use writer::Statistics;
 use super::changes::{Changes, Feed};
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
-    WaitRecord, Waited, WithArguments,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, SchemaVersions, Store, StoreError, StoredKey, Sweep, Swept,
+    Viewer, WaitRecord, Waited, WithArguments,
 };
 use crate::clock::Clock;
 use crate::domain::approval::Approval;
@@ -52,6 +50,7 @@ use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opening, Resuming, Wait};
+use crate::storage::time::StoreTime;
 use async_trait::async_trait;
 use checkpoints::Log;
 use consuming::Consume;
@@ -63,7 +62,6 @@ use sqlx::{ConnectOptions as _, Connection as _, Sqlite};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use time::StoreTime;
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use writer::{Counters, Write, WriterHandle, WriterSettings};

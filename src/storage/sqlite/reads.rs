@@ -1,7 +1,6 @@
 //! The statements that read. Each function runs within what its caller began: one statement is consistent by itself, more
 //! than one stand in a transaction.
 
-use super::time::StoreTime;
 use crate::domain::approval::{Approval, StateName};
 use crate::domain::audit::AuditRecord;
 use crate::domain::consume::ConsumeFacts;
@@ -10,6 +9,7 @@ use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::rows::{self, subject_columns};
+use crate::storage::time::StoreTime;
 use crate::storage::{
     ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey, Viewer,
 };

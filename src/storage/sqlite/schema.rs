@@ -6,6 +6,7 @@
 use super::open::OpenError;
 use crate::domain::hex::hex;
 use crate::domain::time::Timestamp;
+use crate::storage::SchemaVersions;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, Row as _, SqliteConnection, query, raw_sql};
 use std::collections::BTreeMap;
@@ -24,15 +25,6 @@ pub(super) struct Migration {
     pub(super) compatible_from: i64,
 }
 
-/// What opening a database did to its schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SchemaVersions {
-    /// The schema's version as it was found; 0 is a new database.
-    pub before: i64,
-    /// The version that it has now.
-    pub after: i64,
-}
-
 /// Every migration of this binary.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },
@@ -44,6 +36,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/0003_backlog.sql"),
         compatible_from: 2,
     },
+    Migration { version: 4, name: "0004_shared", sql: include_str!("migrations/0004_shared.sql"), compatible_from: 2 },
 ];
 
 /// Marks a file as Countersign's, in its header (`CSGN`).

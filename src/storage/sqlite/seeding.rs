@@ -3,7 +3,6 @@
 
 use super::consuming::Consume;
 use super::open::{self, FileLock, OpenError};
-use super::time::StoreTime;
 use super::writer::Write;
 use super::writes::Touch;
 use super::{SqliteOptions, SqliteStore};
@@ -12,6 +11,7 @@ use crate::domain::fingerprint::{ArgumentsDigest, Fingerprint};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+use crate::storage::time::StoreTime;
 use crate::storage::{Accepting, StoreError};
 use async_trait::async_trait;
 use serde_json::json;

@@ -4,6 +4,7 @@ use crate::storage::rows::{Bind, Columns, Value};
 use sqlx::Row as _;
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
+use std::borrow::Cow;
 
 /// A statement while its values are bound.
 pub(super) type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -18,8 +19,9 @@ impl Bind for Statement<'_> {
 }
 
 impl Columns for SqliteRow {
-    fn text(&self, column: &str) -> Option<Option<&str>> {
-        self.try_get(column).ok()
+    fn text(&self, column: &str) -> Option<Option<Cow<'_, str>>> {
+        let text: Option<&str> = self.try_get(column).ok()?;
+        Some(text.map(Cow::Borrowed))
     }
 
     fn integer(&self, column: &str) -> Option<Option<i64>> {

@@ -2,7 +2,6 @@
 //! the one writer keeps a question and the end of its wait from missing each other.
 
 use super::reads::{self, approval_columns};
-use super::time::StoreTime;
 use super::writer::Write;
 use super::writes;
 use crate::domain::approval::{Approval, Question};
@@ -14,6 +13,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opened, Opening, Resumed, Resuming, Wait, WaitChange, WaitRefusal, Withdrawal};
 use crate::storage::changes::Touched;
 use crate::storage::rows::{self, WaitColumns, subject_columns, wait_columns};
+use crate::storage::time::StoreTime;
 use crate::storage::{Loaded, OpenedWait, RefusedWait, Requested, ResumedWait, Saved, StoreError, WaitRecord, Waited};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};

@@ -7,12 +7,12 @@
 use super::checkpoints::{self, Log};
 use super::consuming::{Consume, consume_all};
 use super::presence::Presence;
-use super::time::StoreTime;
 use crate::domain::audit::AuditKind;
 use crate::domain::execution::Execution;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
 use crate::storage::changes::{Feed, Touched};
+use crate::storage::time::StoreTime;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use sqlx::sqlite::SqliteConnectOptions;

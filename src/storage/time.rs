@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The greater of the wall clock and the last time plus the elapsed monotonic time: it neither goes back, also over a
 /// restart, nor stands still while the wall clock is behind.
 #[derive(Debug)]
-pub(super) struct StoreTime {
+pub(in crate::storage) struct StoreTime {
     clock: Arc<dyn Clock>,
     anchor: Mutex<Anchor>,
 }
@@ -23,13 +23,13 @@ struct Anchor {
 
 impl StoreTime {
     /// The time of a store whose newest committed time is `newest`.
-    pub(super) fn since(newest: Timestamp, clock: Arc<dyn Clock>) -> Self {
+    pub(in crate::storage) fn since(newest: Timestamp, clock: Arc<dyn Clock>) -> Self {
         let anchor = Mutex::new(Anchor { time: newest, elapsed: clock.elapsed() });
         Self { clock, anchor }
     }
 
     /// The time now, not before any time that this returned.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(in crate::storage) fn now(&self) -> Timestamp {
         let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock: of two readings, the later one is not the earlier time.
         let (wall, elapsed) = (self.clock.wall(), self.clock.elapsed());

@@ -1,0 +1,90 @@
+//! Stub.
+#![allow(unused_imports, dead_code)]
+
+use super::table::{Fault, Operation};
+use super::time::TableTime;
+use crate::domain::approval::Approval;
+use crate::domain::audit::{AuditEvent, AuditRecord};
+use crate::domain::change::Change;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::{Execution, Start};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming, Wait};
+use crate::storage::changes::Touched;
+use crate::storage::{
+    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded, NewApproval,
+    OpenedWait, Requested, ResumedWait, Saved, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
+    WithArguments,
+};
+use async_trait::async_trait;
+use sqlx::PgConnection;
+
+pub(super) struct ListApprovals<'a>(pub(super) &'a ApprovalQuery);
+
+#[async_trait]
+impl Operation for ListApprovals<'_> {
+    type Answer = Loaded<Vec<Approval>>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct ListExecutions<'a>(pub(super) &'a ExecutionQuery);
+
+#[async_trait]
+impl Operation for ListExecutions<'_> {
+    type Answer = Loaded<ExecutionPage>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct ListAuditRecords<'a>(pub(super) &'a AuditQuery);
+
+#[async_trait]
+impl Operation for ListAuditRecords<'_> {
+    type Answer = Loaded<Vec<AuditRecord>>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct CountBacklog;
+
+#[async_trait]
+impl Operation for CountBacklog {
+    type Answer = Loaded<Backlog>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}

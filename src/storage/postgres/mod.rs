@@ -1,0 +1,239 @@
+//! The store in a Postgres database that many sidecars share.
+//!
+//! - `open`: whether the database can be served, and how connections to it are made
+//! - `schema`: the migrations
+//! - `table`: running an operation on a connection of the pool: time-outs, what is tried again, what is told after it
+//! - `time`: the store's time, which is the database's
+//! - `consuming`, `requesting`, `writes`: the operations of one round trip
+//! - `transaction`: the rows as the operations of several steps need them
+//! - `reads`, `listing`, `sweeps`: the statements
+//! - `telling`: what changes, to and from the other sidecars
+//! - `values`: how the driver takes values and gives rows
+//!
+//! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
+//! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
+
+mod consuming;
+mod listing;
+mod open;
+mod reads;
+mod requesting;
+mod schema;
+mod sweeps;
+mod table;
+mod telling;
+mod time;
+mod transaction;
+mod values;
+mod writes;
+
+pub use open::{OpenError, PostgresOptions, TlsMode};
+pub use table::Statistics;
+
+use super::changes::Changes;
+use super::{
+    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
+    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
+    WaitRecord, Waited, WithArguments,
+};
+use crate::domain::approval::Approval;
+use crate::domain::audit::{AuditEvent, AuditRecord};
+use crate::domain::change::Change;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::{Execution, Start};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming, Wait};
+use crate::storage::SchemaVersions;
+use async_trait::async_trait;
+use consuming::Consumer;
+use table::Table;
+
+/// The store in a Postgres database. Dropping it gives its connections back; [`Store::close`] waits for what is in flight.
+#[derive(Debug)]
+pub struct PostgresStore {
+    table: Table,
+    consumer: Consumer,
+    schema: SchemaVersions,
+}
+
+impl PostgresStore {
+    /// Opens the database, migrating it where it has to be and may be, and starts what listens and tells on this runtime.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing stays open or locked.
+    pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
+        let (table, schema) = open::open(options).await?;
+        Ok(Self { consumer: Consumer::start(table.clone()), table, schema })
+    }
+
+    /// The schema's version before it was opened, and since.
+    pub fn schema(&self) -> SchemaVersions {
+        self.schema
+    }
+
+    /// How much was written since it was opened, by this process.
+    pub fn statistics(&self) -> Statistics {
+        self.table.statistics()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        self.table.run(writes::Touch).await
+    }
+
+    fn estimated_time(&self) -> Timestamp {
+        self.table.time().estimated()
+    }
+
+    async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
+        self.table.run(requesting::Request(new)).await
+    }
+
+    async fn earlier_request(
+        &self,
+        caller: &Identifier,
+        principal: &Identifier,
+        agent: &Identifier,
+        id: &Identifier,
+    ) -> Result<Loaded<Option<EarlierRequest>>, StoreError> {
+        self.table.read(reads::FindRequest { caller, principal, agent, id }).await
+    }
+
+    async fn approval(&self, id: ApprovalId) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.table.read(reads::FindApproval { id, viewer: None }).await
+    }
+
+    async fn approval_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.table.read(reads::FindApproval { id, viewer: Some(viewer) }).await
+    }
+
+    async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        self.table.read(reads::FindApprovals { ids }).await
+    }
+
+    async fn arguments_seen_by(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<WithArguments>>, StoreError> {
+        self.table.read(reads::FindArguments { id, viewer }).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.table.changes()
+    }
+
+    async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
+        self.table.read(listing::ListApprovals(&query)).await
+    }
+
+    async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError> {
+        self.table.run(writes::SaveApproval { change, expected }).await
+    }
+
+    async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError> {
+        // Without an approval there is nothing to use up, and nothing may run.
+        let Some(approval) = start.approval else { return Ok(None) };
+        self.consumer.consume(consuming::Consume { start, approval, accepting }).await
+    }
+
+    async fn start(&self, start: Start) -> Result<Option<Execution>, StoreError> {
+        // An approval is used up by `consume` alone.
+        if start.approval.is_some() {
+            return Ok(None);
+        }
+        self.table.run(writes::StartExecution(start)).await
+    }
+
+    async fn consume_facts(
+        &self,
+        approval: Option<ApprovalId>,
+        attempt: &AttemptKey,
+        retry_of: Option<ExecutionId>,
+    ) -> Result<Loaded<ConsumeFacts>, StoreError> {
+        self.table.read(reads::FindFacts { approval, attempt, retry_of }).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Loaded<Option<Execution>>, StoreError> {
+        self.table.read(reads::FindExecution { id }).await
+    }
+
+    async fn executions(&self, query: ExecutionQuery) -> Result<Loaded<ExecutionPage>, StoreError> {
+        self.table.read(listing::ListExecutions(&query)).await
+    }
+
+    async fn save_execution(&self, change: Change<Execution>, expected: u64) -> Result<Saved, StoreError> {
+        self.table.run(writes::SaveExecution { change, expected }).await
+    }
+
+    async fn open_wait(&self, opening: Opening) -> Result<Loaded<Waited<OpenedWait>>, StoreError> {
+        self.table.run(transaction::OpenWait(opening)).await
+    }
+
+    async fn wait_alone(&self, id: WaitId) -> Result<Loaded<Option<Wait>>, StoreError> {
+        self.table.read(reads::FindWaitAlone { id }).await
+    }
+
+    async fn wait(&self, id: WaitId) -> Result<Loaded<Option<WaitRecord>>, StoreError> {
+        self.table.read(reads::FindWait { id }).await
+    }
+
+    async fn resume_wait(
+        &self,
+        id: WaitId,
+        resuming: Resuming,
+    ) -> Result<Loaded<Option<Waited<ResumedWait>>>, StoreError> {
+        self.table.run(transaction::ResumeWait { id, resuming }).await
+    }
+
+    async fn close_wait(
+        &self,
+        id: WaitId,
+        caller: &Identifier,
+        reason: Option<&str>,
+    ) -> Result<Loaded<Option<Waited<WaitRecord>>>, StoreError> {
+        let (caller, reason) = (caller.clone(), reason.map(str::to_owned));
+        self.table.run(transaction::CloseWait { id, caller, reason }).await
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.table.run(writes::Record(events)).await
+    }
+
+    async fn audit_records(&self, query: AuditQuery) -> Result<Loaded<Vec<AuditRecord>>, StoreError> {
+        self.table.read(listing::ListAuditRecords(&query)).await
+    }
+
+    async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {
+        self.table.run(sweeps::SweepStep { step, limit }).await
+    }
+
+    async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
+        self.table.read(listing::CountBacklog).await
+    }
+
+    async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
+        self.table.read(reads::ListKeys).await
+    }
+
+    async fn keys_in_use(&self) -> Result<Vec<String>, StoreError> {
+        self.table.read(reads::ListKeysInUse).await
+    }
+
+    async fn add_key(&self, key: StoredKey) -> Result<(), StoreError> {
+        self.table.run(writes::AddKey(key)).await
+    }
+
+    async fn close(&self) {
+        self.consumer.close().await;
+        self.table.close().await;
+    }
+}

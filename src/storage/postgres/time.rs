@@ -1,0 +1,58 @@
+//! The store's time: the database's clock is the clock of all rows, for every sidecar.
+
+use crate::clock::{Clock, SystemClock};
+use crate::domain::time::Timestamp;
+use crate::storage::time::StoreTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What is known of the database's time without asking for it.
+#[derive(Debug)]
+pub(super) struct TableTime {
+    clock: Arc<dyn Clock>,
+    /// What takes the place of the database's clock, in tests.
+    injected: Option<StoreTime>,
+    anchor: Mutex<Anchor>,
+}
+
+/// A time that the database told, and the monotonic time at which it arrived.
+#[derive(Debug)]
+struct Anchor {
+    time: Timestamp,
+    elapsed: Duration,
+}
+
+impl TableTime {
+    /// The time of a database that just told `now`. A clock that is given takes the place of the database's from there on.
+    pub(super) fn since(now: Timestamp, injected: Option<Arc<dyn Clock>>) -> Self {
+        let clock = injected.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let injected = injected.map(|clock| StoreTime::since(Timestamp::from_micros(0), clock));
+        let anchor = Mutex::new(Anchor { time: now, elapsed: clock.elapsed() });
+        Self { clock, injected, anchor }
+    }
+
+    /// What statements are given in place of the database's clock: nothing, or the injected time.
+    pub(super) fn given(&self) -> Option<i64> {
+        self.injected.as_ref().map(|time| time.now().micros())
+    }
+
+    /// Takes in a time that the database told.
+    pub(super) fn told(&self, now: Timestamp) {
+        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = self.clock.elapsed();
+        let carried = anchor.time.plus(elapsed.saturating_sub(anchor.elapsed));
+        // What arrives is older than it was when it left: a later reading is nearer to the truth, an earlier one is not.
+        if now > carried {
+            *anchor = Anchor { time: now, elapsed };
+        }
+    }
+
+    /// The time as last told plus the monotonic time since.
+    pub(super) fn estimated(&self) -> Timestamp {
+        if let Some(time) = &self.injected {
+            return time.now();
+        }
+        let anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        anchor.time.plus(self.clock.elapsed().saturating_sub(anchor.elapsed))
+    }
+}

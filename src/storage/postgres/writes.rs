@@ -1,0 +1,130 @@
+//! Stub.
+#![allow(unused_imports, dead_code)]
+
+use super::table::{Fault, Operation};
+use super::time::TableTime;
+use crate::domain::approval::Approval;
+use crate::domain::audit::{AuditEvent, AuditRecord};
+use crate::domain::change::Change;
+use crate::domain::consume::ConsumeFacts;
+use crate::domain::execution::{Execution, Start};
+use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
+use crate::domain::wait::{Opening, Resuming, Wait};
+use crate::storage::changes::Touched;
+use crate::storage::{
+    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded, NewApproval,
+    OpenedWait, Requested, ResumedWait, Saved, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
+    WithArguments,
+};
+use async_trait::async_trait;
+use sqlx::PgConnection;
+
+pub(super) struct Touch;
+
+#[async_trait]
+impl Operation for Touch {
+    type Answer = Timestamp;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct SaveApproval {
+    pub(super) change: Change<Approval>,
+    pub(super) expected: u64,
+}
+
+#[async_trait]
+impl Operation for SaveApproval {
+    type Answer = Saved;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct StartExecution(pub(super) Start);
+
+#[async_trait]
+impl Operation for StartExecution {
+    type Answer = Option<Execution>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct SaveExecution {
+    pub(super) change: Change<Execution>,
+    pub(super) expected: u64,
+}
+
+#[async_trait]
+impl Operation for SaveExecution {
+    type Answer = Saved;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct Record(pub(super) Vec<AuditEvent>);
+
+#[async_trait]
+impl Operation for Record {
+    type Answer = ();
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}
+
+pub(super) struct AddKey(pub(super) StoredKey);
+
+#[async_trait]
+impl Operation for AddKey {
+    type Answer = ();
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let _ = (connection, time, touched);
+        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+    }
+}

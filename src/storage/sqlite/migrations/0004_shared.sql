@@ -1,0 +1,1 @@
+-- Nothing: a file has one process, which tells itself what changes. The other database has a step of this number.
