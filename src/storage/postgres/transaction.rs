@@ -78,3 +78,14 @@ impl Operation for CloseWait {
         Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
     }
 }
+
+/// Stub.
+pub(super) async fn expire_waits(
+    connection: &mut PgConnection,
+    time: &TableTime,
+    touched: &mut Touched,
+    limit: u32,
+) -> Result<(u32, Option<Timestamp>), Fault> {
+    let _ = (connection, time, touched, limit);
+    Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+}
