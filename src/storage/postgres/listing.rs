@@ -69,10 +69,12 @@ const APPROVALS: &str = concat!(
     ") due WHERE (due.create_time, due.approval_id) < ($6, $7) \
      ORDER BY due.create_time DESC, due.approval_id DESC LIMIT $8) \
      UNION ALL \
-     (SELECT seen.create_time, seen.approval_id FROM approval_audience seen WHERE few.number >= 1000 \
+     (SELECT seen.create_time, seen.approval_id FROM (\
+     SELECT seen.create_time, seen.approval_id, seen.open_until FROM approval_audience seen WHERE few.number >= 1000 \
      AND seen.kind = wanted.kind AND seen.name = wanted.name AND seen.state = wanted.state \
-     AND (seen.create_time, seen.approval_id) < ($6, $7) AND seen.open_until BETWEEN wanted.due_from AND wanted.due_to \
-     ORDER BY seen.create_time DESC, seen.approval_id DESC LIMIT $8)) page WHERE wanted.deadline <> 'any'\
+     AND (seen.create_time, seen.approval_id) < ($6, $7) \
+     ORDER BY seen.create_time DESC, seen.approval_id DESC OFFSET 0) seen \
+     WHERE seen.open_until BETWEEN wanted.due_from AND wanted.due_to LIMIT $8)) page WHERE wanted.deadline <> 'any'\
      ) pages ORDER BY asked DESC, approval DESC LIMIT $8) page CROSS JOIN LATERAL (SELECT ",
     approval_columns!(),
     " FROM approvals WHERE id = page.approval OFFSET 0) approvals) listed ON true ORDER BY create_time DESC, id DESC"
@@ -147,10 +149,8 @@ const AUDIT_OF_WAIT: &str = select_audit!(
     "($2 IS NULL OR approval_id = $2) AND ($3 IS NULL OR execution_id = $3) AND wait_id = $4 \
      AND ($5 IS NULL OR principal = $5)"
 );
-const AUDIT_OF_PRINCIPAL: &str = select_audit!(
-    "($2 IS NULL OR approval_id = $2) AND ($3 IS NULL OR execution_id = $3) AND ($4 IS NULL OR wait_id = $4) \
-     AND principal = $5"
-);
+const AUDIT_OF_PRINCIPAL: &str =
+    select_audit!("$2::TEXT IS NULL AND $3::TEXT IS NULL AND $4::TEXT IS NULL AND principal = $5");
 
 /// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
 const BACKLOG: &str = concat!(
