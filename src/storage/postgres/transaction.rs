@@ -105,3 +105,13 @@ pub(super) async fn retry_slowly(
 ) -> Result<Option<Execution>, Fault> {
     Err(Fault::Again(String::new()))
 }
+/// Stub.
+pub(super) async fn expire_waits(
+    connection: &mut PgConnection,
+    time: &TableTime,
+    touched: &mut Touched,
+    limit: u32,
+) -> Result<(u32, Option<Timestamp>), Fault> {
+    let _ = (connection, time, touched, limit);
+    Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+}
