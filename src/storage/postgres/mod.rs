@@ -22,6 +22,8 @@ mod schema;
 mod sweeps;
 mod table;
 mod telling;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transaction;
 mod values;
