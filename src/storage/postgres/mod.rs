@@ -26,6 +26,8 @@ mod seeding;
 mod sweeps;
 mod table;
 mod telling;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transaction;
 mod values;
