@@ -2,6 +2,7 @@
 //! joins with an implementation of [`Database`] and one line of `promises!`, which stamps a test per promise.
 
 pub(super) mod agreement;
+pub(super) mod any;
 pub(super) mod approvals;
 pub(super) mod arguments;
 pub(super) mod audit;
