@@ -12,6 +12,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
 use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
 
 /// The rows that one transaction reads and writes. Whatever is read to be changed is locked until the transaction ends,
 /// where the database has more than one writer.
@@ -96,4 +97,42 @@ pub(super) trait Rows: Send {
 
     /// Writes audit records, each with an id and the store's time.
     async fn record(&mut self, events: &[AuditEvent]) -> Result<(), StoreError>;
+}
+
+/// The number of the lock that stands for what these words name together: others may have it as well, by chance, and then
+/// merely wait for each other.
+pub(super) fn lock_key(parts: &[&str]) -> i64 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    digest.first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_have_another_lock() {
+        let keys = [
+            lock_key(&[]),
+            lock_key(&[""]),
+            lock_key(&["a"]),
+            lock_key(&["a", "b"]),
+            lock_key(&["b", "a"]),
+            lock_key(&["ab"]),
+            lock_key(&["a", "", "b"]),
+            lock_key(&["", "ab"]),
+        ];
+        let different: std::collections::BTreeSet<i64> = keys.into_iter().collect();
+        assert_eq!(different.len(), keys.len());
+    }
+
+    #[test]
+    fn a_lock_is_the_same_in_every_version() {
+        assert_eq!(lock_key(&["waits", "user-1", "agent"]), -862_663_553_242_812_211);
+    }
 }
