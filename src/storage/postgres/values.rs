@@ -29,10 +29,9 @@ impl Bind for Statement<'_> {
 }
 
 /// The values of many rows, column by column, as `unnest` takes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
     columns: Vec<Column>,
-    rows: usize,
 }
 
 /// One column of a [`Batch`].
@@ -42,17 +41,21 @@ enum Column {
     Integer(Vec<Option<i64>>),
 }
 
-/// The next row of a [`Batch`] while its values are added. Every row has values of the same kinds in the same order.
+/// The next row of a [`Batch`] while its values are added.
 pub(super) struct BatchRow<'b> {
-    batch: &'b mut Batch,
-    next: usize,
+    columns: std::slice::IterMut<'b, Column>,
 }
 
 impl Batch {
+    /// No rows, of columns of these kinds: `t` for text, `i` for an integer.
+    pub(super) fn of(kinds: &str) -> Self {
+        let column = |kind| if kind == 'i' { Column::Integer(Vec::new()) } else { Column::Text(Vec::new()) };
+        Self { columns: kinds.chars().map(column).collect() }
+    }
+
     /// Begins the next row.
     pub(super) fn row(&mut self) -> BatchRow<'_> {
-        self.rows = self.rows.saturating_add(1);
-        BatchRow { batch: self, next: 0 }
+        BatchRow { columns: self.columns.iter_mut() }
     }
 
     /// Binds each column as an array.
@@ -66,16 +69,13 @@ impl Batch {
 
 impl Bind for BatchRow<'_> {
     fn bind_value(mut self, value: Value) -> Self {
-        let index = self.next;
-        self.next = index.saturating_add(1);
-        match (self.batch.columns.get_mut(index), value) {
-            (None, Value::Text(text)) => self.batch.columns.push(Column::Text(vec![text.map(kept)])),
-            (None, Value::Integer(integer)) => self.batch.columns.push(Column::Integer(vec![integer])),
+        match (self.columns.next(), value) {
             (Some(Column::Text(texts)), Value::Text(text)) => texts.push(text.map(kept)),
             (Some(Column::Integer(integers)), Value::Integer(integer)) => integers.push(integer),
-            // A value of another kind than the column's: NULL, which no column of ours that is so used takes.
+            // A value of another kind than its column's is none: what is bound so refuses the row.
             (Some(Column::Text(texts)), Value::Integer(_)) => texts.push(None),
             (Some(Column::Integer(integers)), Value::Text(_)) => integers.push(None),
+            (None, _) => {}
         }
         self
     }
