@@ -16,7 +16,7 @@ pub(super) use lists::list;
 pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};
 
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
-use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
