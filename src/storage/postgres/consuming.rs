@@ -170,7 +170,7 @@ fn retry(table: &Table, waiting: Waiting) {
 }
 
 /// What became of one of the calls.
-enum Outcome {
+pub(super) enum Outcome {
     /// This.
     Answered(Option<Box<Execution>>),
     /// Its approval retries an execution: nothing was done.
@@ -178,7 +178,7 @@ enum Outcome {
 }
 
 /// These calls, in one statement.
-struct ConsumeTogether(Vec<Arc<Consume>>);
+pub(super) struct ConsumeTogether(pub(super) Vec<Arc<Consume>>);
 
 #[async_trait]
 impl Operation for ConsumeTogether {

@@ -86,7 +86,7 @@ BEGIN
                     AND executions.principal = called.principal AND executions.agent = called.agent
                     AND executions.attempt_id = called.attempt_id
             )
-        RETURNING called.call, approvals.id AS approval_id, approvals.version
+        RETURNING called.*, approvals.version AS new_version
     ), started AS (
         INSERT INTO executions (
             principal, agent, conversation, connector, account, action, objective_transcript, objective_id,
@@ -94,30 +94,29 @@ BEGIN
             version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, retry_of,
             policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us
         ) SELECT
-            called.principal, called.agent, called.conversation, called.connector, called.account, called.action,
-            called.objective_transcript, called.objective_id, called.objective_revision, called.fingerprint,
-            called.arguments_digest, called.tool_definition_digest, called.connection, called.labels, called.id,
-            called.version, _now + called.start_time, _now + called.report_by, called.approval_id, called.caller,
-            called.attempt_id, called.idempotency_key, called.retry_of, called.policy_revision, called.state,
-            called.report_time, called.reported_by, called.remote_reference, called.error_code, called.detail,
-            called.duration_us
-        FROM used JOIN called ON called.call = used.call
+            used.principal, used.agent, used.conversation, used.connector, used.account, used.action,
+            used.objective_transcript, used.objective_id, used.objective_revision, used.fingerprint,
+            used.arguments_digest, used.tool_definition_digest, used.connection, used.labels, used.id, used.version,
+            _now + used.start_time, _now + used.report_by, used.approval_id, used.caller, used.attempt_id,
+            used.idempotency_key, used.retry_of, used.policy_revision, used.state, used.report_time, used.reported_by,
+            used.remote_reference, used.error_code, used.detail, used.duration_us
+        FROM used
     ), recorded AS (
         INSERT INTO audit_records (
             kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id,
             wait_id, fingerprint, policy_revision, person, decision, reason, note, labels, id, time
         ) SELECT
-            called.event_kind, called.event_caller, called.event_principal, called.event_agent,
-            called.event_conversation, called.event_connector, called.event_account, called.event_action,
-            called.event_approval_id, called.event_execution_id, called.event_wait_id, called.event_fingerprint,
-            called.event_policy_revision, called.event_person, called.event_decision, called.event_reason,
-            called.event_note, called.event_labels, called.record_id, _now
-        FROM used JOIN called ON called.call = used.call
+            used.event_kind, used.event_caller, used.event_principal, used.event_agent, used.event_conversation,
+            used.event_connector, used.event_account, used.event_action, used.event_approval_id,
+            used.event_execution_id, used.event_wait_id, used.event_fingerprint, used.event_policy_revision,
+            used.event_person, used.event_decision, used.event_reason, used.event_note, used.event_labels,
+            used.record_id, _now
+        FROM used
     ), closed AS (
         UPDATE approval_audience SET state = 'consumed', open_until = NULL FROM used
         WHERE approval_audience.approval_id = used.approval_id
     )
-    SELECT used.call, used.version, _now FROM used;
+    SELECT used.call, used.new_version, _now FROM used;
     IF _retries IS NOT NULL THEN
         RETURN QUERY SELECT called.call, NULL::BIGINT, _now
             FROM unnest(_approval_id) WITH ORDINALITY AS called (approval_id, call)
