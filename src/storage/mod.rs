@@ -7,6 +7,7 @@
 pub mod changes;
 pub mod metered;
 pub mod postgres;
+mod migrations;
 mod rows;
 mod script;
 pub mod sqlite;
