@@ -6,8 +6,8 @@
 
 pub mod changes;
 pub mod metered;
-pub mod postgres;
 mod migrations;
+pub mod postgres;
 mod rows;
 mod script;
 pub mod sqlite;

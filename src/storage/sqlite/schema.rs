@@ -11,7 +11,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection, query, raw_sql};
 use std::path::Path;
 
 /// Every migration of this binary.
-pub(super) const MIGRATIONS: &[Migration] = &[
+pub(in crate::storage) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },
     // A binary without it would neither withdraw what a wait had nor take an erased preview for one.
     Migration { version: 2, name: "0002_waits", sql: include_str!("migrations/0002_waits.sql"), compatible_from: 2 },
