@@ -78,3 +78,40 @@ impl Operation for CloseWait {
         Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
     }
 }
+
+pub(super) async fn start_slowly(
+    _: &mut PgConnection,
+    _: &TableTime,
+    _: &mut Touched,
+    _: &Start,
+) -> Result<Option<Execution>, Fault> {
+    Err(Fault::Again(String::new()))
+}
+pub(super) async fn request_slowly(
+    _: &mut PgConnection,
+    _: &TableTime,
+    _: &mut Touched,
+    _: &NewApproval,
+) -> Result<(Requested, Timestamp), Fault> {
+    Err(Fault::Again(String::new()))
+}
+pub(super) async fn retry_slowly(
+    _: &mut PgConnection,
+    _: &TableTime,
+    _: &mut Touched,
+    _: &Start,
+    _: ApprovalId,
+    _: crate::storage::Accepting,
+) -> Result<Option<Execution>, Fault> {
+    Err(Fault::Again(String::new()))
+}
+/// Stub.
+pub(super) async fn expire_waits(
+    connection: &mut PgConnection,
+    time: &TableTime,
+    touched: &mut Touched,
+    limit: u32,
+) -> Result<(u32, Option<Timestamp>), Fault> {
+    let _ = (connection, time, touched, limit);
+    Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+}

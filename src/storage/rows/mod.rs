@@ -9,8 +9,8 @@ mod execution;
 mod lists;
 mod wait;
 
-pub(super) use approval::{ApprovalColumns, approval, bind_question};
-pub(super) use audit::{audit_record, bind_event};
+pub(super) use approval::{ApprovalColumns, approval, audience, bind_decision, bind_question};
+pub(super) use audit::{audit_record, bind_event, record_id};
 pub(super) use execution::{ExecutionColumns, bind_execution, execution};
 pub(super) use lists::list;
 pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};

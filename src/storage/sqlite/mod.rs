@@ -31,7 +31,7 @@ mod writes;
 
 pub use open::OpenError;
 #[doc(hidden)]
-pub use seeding::{ApprovalCopy, BareConnection};
+pub use seeding::BareConnection;
 pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};

@@ -9,18 +9,16 @@ use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::ApprovalId;
-use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+pub(super) use crate::storage::rows::record_id;
 use crate::storage::rows::{
     self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
 };
 use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
-use std::collections::BTreeSet;
-use uuid::Uuid;
 
 /// The same question, open or overdue: same caller, every binding, retried execution and requirement. The
 /// connection is no part of it.
@@ -333,14 +331,7 @@ pub(super) async fn insert_approval(
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
     touched.approval(approval.id, approval.version);
-    let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
-    let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
-    audience.extend(entries.filter_map(|entry| match entry {
-        Approver::Owner => None,
-        Approver::Group(name) => Some(("group", name)),
-        Approver::Person(id) => Some(("person", id)),
-    }));
-    for (kind, name) in audience {
+    for (kind, name) in rows::audience(&approval.question) {
         insert_audience(connection, approval, kind, name).await?;
     }
     insert_decisions(connection, approval).await
@@ -384,17 +375,7 @@ async fn insert_decisions(connection: &mut SqliteConnection, approval: &Approval
     let id = approval.id.to_string();
     let stored: i64 = query(COUNT_DECISIONS).bind(id.clone()).fetch_one(&mut *connection).await?.try_get(0)?;
     for (sequence, decision) in (0_i64..).zip(&approval.decisions).skip_while(|(sequence, _)| *sequence < stored) {
-        let groups: Vec<&str> = decision.groups.iter().map(Identifier::as_str).collect();
-        query(INSERT_DECISION)
-            .bind(id.clone())
-            .bind(sequence)
-            .bind(rows::text(&decision.person))
-            .bind(rows::list(&groups))
-            .bind(decision.as_owner)
-            .bind(decision.verdict.as_str())
-            .bind(decision.reason.clone())
-            .bind(rows::text(&decision.caller))
-            .bind(decision.at.micros())
+        rows::bind_decision(query(INSERT_DECISION).bind(id.clone()).bind(sequence), decision)
             .execute(&mut *connection)
             .await?;
         insert_audience(connection, approval, "person", &decision.person).await?;
@@ -474,11 +455,4 @@ pub(super) async fn record(
         touched.recorded(event.kind, 1);
     }
     Ok(())
-}
-
-/// A UUIDv7 of the store's time.
-pub(super) fn record_id(now: Timestamp) -> Uuid {
-    let micros = u64::try_from(now.micros()).unwrap_or(0);
-    let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
-    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))
 }
