@@ -1,10 +1,11 @@
-//! A real sidecar on real SQLite files and free ports, with clocks that tests move, and clients for each door.
+//! A real sidecar on a real database and free ports, with clocks that tests move, and clients for each door.
 
+use crate::backend;
 use countersign::app::{self, Running, StartError};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
-use countersign::clock::ManualClock;
+use countersign::clock::{Clock, ManualClock};
 use countersign::config::{Config, Overrides};
 use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::pattern::Pattern;
@@ -66,7 +67,12 @@ connectors:
     enabled: false
 "#;
 
-/// A folder of its own for each test, removed at the end.
+/// The name of the database's file, where it is one, and the beginning of the name of what is beside it.
+pub const DATABASE: &str = "countersign.db";
+/// The name of the first server secret of every sidecar of the harness.
+pub const SECRET: &str = "countersign.db.secret";
+
+/// A folder of its own for each test, and the database that belongs to it, removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -75,6 +81,7 @@ impl Folder {
         let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
+        backend::prepare(&path);
         Self(path)
     }
 
@@ -85,6 +92,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        backend::forget(&self.0);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -141,15 +149,37 @@ pub fn config_in(folder: &Path) -> Config {
         listen: Some("127.0.0.1:0".to_owned()),
         health_listen: Some("127.0.0.1:0".to_owned()),
         policy: Some(folder.join("policy.yaml")),
-        sqlite: Some(folder.join("countersign.db")),
+        sqlite: Some(folder.join(DATABASE)),
         reflection: Some(true),
         ..Overrides::default()
     };
     let mut config = Config::load(None, &overrides).unwrap();
+    backend::configure(&mut config, folder);
     config.callers = callers();
     // A test says when: see `Sidecar::sweep`.
     config.sweep_every = Duration::from_secs(60 * 60);
     config
+}
+
+/// Starts a sidecar that goes by this clock, whosever the time of its database is.
+pub async fn serve(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let mut config = config.clone();
+    backend::keep_time(&mut config, Arc::clone(&clock));
+    app::start(&config, clock).await
+}
+
+/// Every file in a folder and the folders in it, by name.
+pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found
 }
 
 impl Sidecar {
@@ -223,7 +253,7 @@ impl Sidecar {
         config.audited_evaluations = self.evaluations;
         change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);
-        self.running = Some(app::start(&config, clock).await?);
+        self.running = Some(serve(&config, clock).await?);
         self.channel = std::sync::OnceLock::new();
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Starting loudly or not at all, and stopping in order.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::wire::{RawCall, http_get};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
+use crate::grpc::wire::{RawCall, http_get};
 use countersign::app::{self, Running, StartError};
 use countersign::clock::ManualClock;
 use countersign::config::Config;
@@ -14,19 +14,19 @@ use std::time::Duration;
 
 const ASK: &str = "/countersign.v1.AgentService/RequestApproval";
 
-async fn start(config: &Config) -> Result<Running, StartError> {
-    app::start(config, Arc::new(ManualClock::at(START))).await
+pub async fn start(config: &Config) -> Result<Running, StartError> {
+    serve(config, Arc::new(ManualClock::at(START))).await
 }
 
 /// A folder with a policy in it, and the configuration over it.
-fn prepared(policy: &str) -> (Folder, Config) {
+pub fn prepared(policy: &str) -> (Folder, Config) {
     let folder = Folder::new();
     std::fs::write(folder.path().join("policy.yaml"), policy).unwrap();
     let config = config_in(folder.path());
     (folder, config)
 }
 
-async fn refused_start(config: &Config) -> String {
+pub async fn refused_start(config: &Config) -> String {
     let error = start(config).await.expect_err("it must not start");
     error.to_string()
 }
@@ -88,22 +88,6 @@ async fn a_change_goes_to_its_end_though_the_client_is_gone() {
     let answer = sidecar.request(email()).await.unwrap();
     assert_eq!(sidecar.audit().await.len(), 1);
     assert_eq!(sidecar.listed("olga", &[]).await, [answer.approval.unwrap().id]);
-}
-
-#[tokio::test]
-async fn a_second_sidecar_on_the_same_database_is_refused_naming_the_holder() {
-    let (_folder, config) = prepared(POLICY);
-    let running = start(&config).await.unwrap();
-    let told = refused_start(&config).await;
-    let me = std::process::id().to_string();
-    assert!(told.contains("countersign.db") && told.contains(&me), "{told}");
-    // The first one is none the worse for it.
-    let channel = countersign::client::channel(running.address()).unwrap();
-    let bearer = countersign::client::Bearer::new(&token("runtime")).unwrap();
-    let request = RequestApprovalRequest { invocation: Some(email()), ..Default::default() };
-    countersign::client::agent(channel, bearer).request_approval(request).await.unwrap();
-    assert!(running.stop().await);
-    assert!(start(&config).await.unwrap().stop().await);
 }
 
 #[tokio::test]
