@@ -176,7 +176,7 @@ async fn a_clock_far_behind_the_table_refuses_the_start_and_a_little_does_not() 
     let nearly = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600 - 300))));
     app::start(&config, nearly).await.unwrap().stop().await;
     let mut accepting = config.clone();
-    accepting.sqlite.accept_clock = true;
+    accepting.store.sqlite_mut().unwrap().accept_clock = true;
     let running = start(&accepting).await.unwrap();
     let now = running.engine().store().estimated_time();
     assert!(now >= START.plus(Duration::from_secs(3_600)), "time goes on from where it was");
@@ -194,7 +194,7 @@ async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
     std::fs::remove_file(&path).unwrap();
     let mut elsewhere = config.clone();
-    elsewhere.sqlite.path = folder.path().join("missing/countersign.db");
+    elsewhere.store.sqlite_mut().unwrap().path = folder.path().join("missing/countersign.db");
     let told = refused_start(&elsewhere).await;
     assert!(told.contains("missing"), "{told}");
 }

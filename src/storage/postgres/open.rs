@@ -38,6 +38,8 @@ pub struct PostgresOptions {
     pub url: String,
     /// The password, if the server wants one.
     pub password: Option<Zeroizing<String>>,
+    /// The file of the password, if it is in one.
+    pub password_file: Option<PathBuf>,
     /// How connections are secured. Default: [`TlsMode::VerifyFull`]; of no meaning on a Unix socket.
     pub tls: TlsMode,
     /// The certificates (PEM) that the server's must lead to; none: those of public authorities.
@@ -54,6 +56,8 @@ pub struct PostgresOptions {
     pub poll_every: Duration,
     /// Whether to bring the schema up to date. Default: yes.
     pub migrate: bool,
+    /// Whether sidecars tell each other of changes. Default: yes.
+    pub notify: bool,
     /// What takes the place of the database's clock. For tests: no configuration sets it.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -64,6 +68,7 @@ impl PostgresOptions {
         Self {
             url: url.into(),
             password: None,
+            password_file: None,
             tls: TlsMode::default(),
             root_certificate: None,
             client_certificate: None,
@@ -72,6 +77,7 @@ impl PostgresOptions {
             statement_timeout: Duration::from_secs(5),
             poll_every: Duration::from_secs(1),
             migrate: true,
+            notify: true,
             clock: None,
         }
     }

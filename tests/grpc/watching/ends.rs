@@ -151,12 +151,12 @@ async fn streams_end_with_the_credential_that_they_were_opened_with_and_no_other
     snapshot(&mut list).await;
     let asserts = || Powers::Asserts(vec![Pattern::new("*")]);
     // The agent's caller may do less than before; the chat's is as it was.
-    take(&sidecar, vec![caller("runtime", acting_for("somebody-else"), None), caller("chat", asserts(), None)]);
+    take(&sidecar, vec![caller("runtime", acting_for("somebody-else"), None), caller("chat", asserts(), None)]).await;
     refused(Err::<(), _>(end(&mut single).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
     let answer = sidecar.decide("olga", &asked.id, Verdict::Deny).await.unwrap();
     assert_eq!(change(&mut list).await, answer);
     // Now nobody is left who may be told.
-    take(&sidecar, vec![caller("chat", Powers::Person(Identifier::parse("olga").unwrap()), None)]);
+    take(&sidecar, vec![caller("chat", Powers::Person(Identifier::parse("olga").unwrap()), None)]).await;
     refused(Err::<(), _>(end(&mut list).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
     sidecar.has_watchers(0).await;
 }
