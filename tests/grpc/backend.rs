@@ -20,7 +20,7 @@ pub fn forget(_folder: &Path) {}
 
 /// Names the database of this folder.
 pub fn configure(config: &mut Config, folder: &Path) {
-    config.sqlite.path = folder.join(DATABASE);
+    config.store.sqlite_mut().unwrap().path = folder.join(DATABASE);
 }
 
 /// Puts this clock in the place of the database's: a file has none of its own, and goes by that of its process.

@@ -77,16 +77,21 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        backend::prepare(&path);
-        Self(path)
+        Self::of(backend::prepare)
     }
 
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// One whose database this makes.
+    pub fn of(database: impl FnOnce(&Path)) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        database(&path);
+        Self(path)
     }
 }
 
@@ -201,34 +206,32 @@ impl Sidecar {
     }
 
     async fn of(policy: &str, limits: (u32, u32), evaluations: AuditedEvaluations) -> Self {
-        let mut sidecar = Self {
-            clock: Arc::new(ManualClock::at(START)),
-            folder: Arc::new(Folder::new()),
-            policy: policy.to_owned(),
-            limits,
-            evaluations,
-            watched: None,
-            running: None,
-            channel: std::sync::OnceLock::new(),
-        };
+        let stopped = Self::stopped(Folder::new(), Arc::new(ManualClock::at(START)));
+        let mut sidecar = Self { policy: policy.to_owned(), limits, evaluations, ..stopped };
         sidecar.run().await;
         sidecar
     }
 
-    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
-    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
-        let folder = Arc::new(Folder::new());
-        prepare(folder.path());
-        let mut sidecar = Self {
-            clock: Arc::new(ManualClock::at(START)),
-            watched: Some(folder.path().join(path)),
-            folder,
-            policy: String::new(),
+    /// One that has not been started, with the database of this folder.
+    pub fn stopped(folder: Folder, clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            folder: Arc::new(folder),
+            policy: POLICY.to_owned(),
             limits: (100, 1_000),
             evaluations: AuditedEvaluations::default(),
+            watched: None,
             running: None,
             channel: std::sync::OnceLock::new(),
-        };
+        }
+    }
+
+    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
+    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = Folder::new();
+        prepare(folder.path());
+        let watched = Some(folder.path().join(path));
+        let mut sidecar = Self { watched, ..Self::stopped(folder, Arc::new(ManualClock::at(START))) };
         sidecar.run().await;
         sidecar
     }

@@ -3,7 +3,7 @@
 use crate::grpc::harness::*;
 use crate::grpc::moves::*;
 use crate::grpc::wire::{RawCall, http_get};
-use countersign::app::{self, Running, StartError};
+use countersign::app::{Running, StartError};
 use countersign::clock::ManualClock;
 use countersign::config::Config;
 use countersign::proto::*;
@@ -164,39 +164,6 @@ async fn a_broken_policy_refuses_the_start_and_names_every_problem() {
     std::fs::remove_file(folder.path().join("policy.yaml")).unwrap();
     let told = refused_start(&nowhere).await;
     assert!(told.contains("has no `*.yaml`"), "{told}");
-}
-
-#[tokio::test]
-async fn a_clock_far_behind_the_table_refuses_the_start_and_a_little_does_not() {
-    let (_folder, config) = prepared(POLICY);
-    let late = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600))));
-    app::start(&config, late).await.unwrap().stop().await;
-    let told = refused_start(&config).await;
-    assert!(told.contains("clock"), "{told}");
-    let nearly = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600 - 300))));
-    app::start(&config, nearly).await.unwrap().stop().await;
-    let mut accepting = config.clone();
-    accepting.store.sqlite_mut().unwrap().accept_clock = true;
-    let running = start(&accepting).await.unwrap();
-    let now = running.engine().store().estimated_time();
-    assert!(now >= START.plus(Duration::from_secs(3_600)), "time goes on from where it was");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
-    let (folder, config) = prepared(POLICY);
-    let path = folder.path().join("countersign.db");
-    let content = "not a database at all, but long enough to be looked at as one ".repeat(20);
-    std::fs::write(&path, &content).unwrap();
-    let told = refused_start(&config).await;
-    assert!(told.contains("countersign.db"), "{told}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
-    std::fs::remove_file(&path).unwrap();
-    let mut elsewhere = config.clone();
-    elsewhere.store.sqlite_mut().unwrap().path = folder.path().join("missing/countersign.db");
-    let told = refused_start(&elsewhere).await;
-    assert!(told.contains("missing"), "{told}");
 }
 
 #[tokio::test]
