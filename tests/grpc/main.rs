@@ -37,6 +37,7 @@ mod requests;
 mod retries;
 mod roles;
 mod rotation;
+mod rotation_live;
 mod sealing;
 mod shown;
 mod shutdown;
