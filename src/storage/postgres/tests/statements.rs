@@ -62,7 +62,6 @@ async fn the_hot_statements_use_their_index() {
         ("audit_records_by_principal", "(principal = $5)"),
         ("approvals_by_wait", "(wait_id = waits.id)"),
         ("approvals_open_by_wait", "(open_until > "),
-        ("approvals_pending", ""),
         ("approvals_by_deadline", "open_until <= "),
         ("executions_by_deadline", "report_by <= "),
         ("approvals_to_erase", "COALESCE(consume_time, close_time, decide_time) <= "),
@@ -70,7 +69,7 @@ async fn the_hot_statements_use_their_index() {
         ("executions_to_delete", "COALESCE(report_time, report_by) <= "),
         ("approvals_retrying", "(retry_of = executions.id)"),
         ("waits_to_delete", "close_time <= "),
-        ("approval_arguments_by_key", "(key_id > "),
+        ("approval_arguments_by_key", ""),
     ] {
         let used = plans.iter().any(|(_, plan)| {
             let steps: Vec<&str> = plan.lines().collect();
@@ -80,5 +79,5 @@ async fn the_hot_statements_use_their_index() {
             unused.push((index, sought));
         }
     }
-    assert!(unused.is_empty(), "nothing seeks {unused:#?}: {plans:#?}");
+    assert!(unused.is_empty(), "nothing seeks {unused:#?}");
 }
