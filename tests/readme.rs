@@ -49,10 +49,11 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.policy, defaults.policy);
     assert_eq!(config.policy_settle, defaults.policy_settle);
     assert_eq!(config.grace_period, defaults.grace_period);
-    assert_eq!(config.sqlite.path, defaults.sqlite.path);
-    assert_eq!(config.sqlite.readers, defaults.sqlite.readers);
-    assert_eq!(config.sqlite.acquire_timeout, defaults.sqlite.acquire_timeout);
-    assert_eq!(config.sqlite.statement_timeout, defaults.sqlite.statement_timeout);
+    let (sqlite, defaults_of_sqlite) = (config.store.sqlite().unwrap(), defaults.store.sqlite().unwrap());
+    assert_eq!(sqlite.path, defaults_of_sqlite.path);
+    assert_eq!(sqlite.readers, defaults_of_sqlite.readers);
+    assert_eq!(sqlite.acquire_timeout, defaults_of_sqlite.acquire_timeout);
+    assert_eq!(sqlite.statement_timeout, defaults_of_sqlite.statement_timeout);
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);

@@ -1,7 +1,7 @@
 //! What orchestrators ask, without credentials, and what else the plaintext listener serves: nothing.
 
-use crate::harness::*;
-use crate::wire::http_get;
+use crate::grpc::harness::*;
+use crate::grpc::wire::http_get;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;
@@ -59,7 +59,10 @@ async fn plain_http_answers_on_its_own_paths_alone() {
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     let revision = sidecar.operator().get_policy(GetPolicyRequest {}).await.unwrap().into_inner().revision;
     assert_eq!(status, 200);
-    assert_eq!(body, serde_json::json!({ "ready": true, "policy_revision": revision, "policy_reload_failed": false }));
+    assert_eq!(
+        body,
+        serde_json::json!({ "ready": true, "policy_revision": revision, "policy_reload_failed": false, "missing_secrets": [] })
+    );
     for path in ["/", "/healthz/", "/healthz/x", "/HEALTHZ", "/../healthz", "/policy", "/favicon.ico"] {
         let (_, body) = http_get(address, path).await;
         assert!(!body.contains("ok") && !body.contains("ready"), "{path}: {body}");

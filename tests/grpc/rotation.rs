@@ -1,8 +1,8 @@
 //! Replacing the server secret: the old one stays beside the new one for as long as anything needs it, and no longer.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::sealing::erase;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
+use crate::grpc::sealing::erase;
 use countersign::config::Config;
 use countersign::proto::*;
 use countersign::secrets::ServerSecret;
@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tonic::Code;
 
-/// The first secret of every sidecar of the harness.
-const FIRST: &str = "countersign.db.secret";
+const FIRST: &str = SECRET;
 
 fn new_secret(sidecar: &Sidecar, name: &str) -> String {
     let path = sidecar.folder().join(name);

@@ -20,16 +20,16 @@ use std::sync::{Arc, LazyLock};
 /// Values of a record, those of its event and its id, as [`Batch`] tells their kinds.
 pub(super) const RECORD_KINDS: &str = "ttttttttttttttttttt";
 /// Values of a person's decision with its place among all.
-const DECISION_KINDS: &str = "ittittti";
+pub(super) const DECISION_KINDS: &str = "ittittti";
 /// Values of an execution.
 pub(super) const EXECUTION_VALUES: usize = 31;
 
-static SAVE_APPROVAL: LazyLock<Arc<str>> =
+pub(super) static SAVE_APPROVAL: LazyLock<Arc<str>> =
     LazyLock::new(|| call("save_approval", 1 + 9 + 4 + DECISION_KINDS.len() + RECORD_KINDS.len()));
 static START_EXECUTION: LazyLock<Arc<str>> =
     LazyLock::new(|| call("start_execution", 1 + EXECUTION_VALUES + RECORD_KINDS.len()));
 static SAVE_EXECUTION: LazyLock<Arc<str>> = LazyLock::new(|| call("save_execution", 1 + 7 + 4 + RECORD_KINDS.len()));
-const RECORD: &str = concat!(
+pub(super) const RECORD: &str = concat!(
     "WITH time AS MATERIALIZED (SELECT store_now($1) AS store_now), recorded AS (INSERT INTO audit_records (",
     event_columns!(),
     ", id, time) SELECT event.*, time.store_now FROM time, unnest($2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], \

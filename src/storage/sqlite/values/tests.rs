@@ -44,8 +44,7 @@ impl Memory {
         self.runtime.block_on(async {
             let connection = &mut *self.connection.lock().await;
             sqlx::query("DELETE FROM waits").execute(&mut *connection).await.unwrap();
-            let change = Change { next: wait.clone(), events: Vec::new(), valid_before: None };
-            waits::insert_wait(connection, &change, Timestamp::from_micros(0), &mut Touched::default()).await.unwrap();
+            waits::insert(connection, wait).await.unwrap();
             waits::by_id(connection, wait.id).await.unwrap().unwrap()
         })
     }
