@@ -3,6 +3,8 @@
 #[path = "../../../tests/cluster/mod.rs"]
 mod cluster;
 
+mod statements;
+
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::storage::conformance::{CONTRADICTIONS, Database, promises};
