@@ -1,13 +1,13 @@
 //! Replacing server secrets while the sidecar serves, and what it does when the table needs one that it lacks.
 
-use crate::harness::*;
-use crate::health::{SERVICES, check, plaintext};
-use crate::metrics::scrape;
-use crate::moves::*;
-use crate::outages::intruder;
-use crate::rotation::{FIRST, first_page, key_id, key_of, new_secret};
-use crate::sealing::erase;
-use crate::wire::http_get;
+use crate::backend::intruder;
+use crate::grpc::harness::*;
+use crate::grpc::health::{SERVICES, check, plaintext};
+use crate::grpc::metrics::scrape;
+use crate::grpc::moves::*;
+use crate::grpc::rotation::{FIRST, first_page, key_id, key_of, new_secret};
+use crate::grpc::sealing::erase;
+use crate::grpc::wire::http_get;
 use sqlx::Row as _;
 use std::path::PathBuf;
 use tonic::Code;
