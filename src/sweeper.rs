@@ -2,7 +2,7 @@
 //!
 //! Nothing waits for it: every read, decision and use asks the deadlines themselves. So it may be late, run twice, or on
 //! every sidecar, and whatever goes wrong in a pass is left to the next. It works in short slices, each a transaction that
-//! the store lets share a commit with whatever else is written, and grows them only where that is long already.
+//! take no longer than the store has room for beside everybody else.
 
 use crate::storage::{Retention, Store, StoreError, Sweep, Swept};
 use std::fmt;
@@ -11,10 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long the store works on one slice where nobody else writes: about as long as a commit takes, for who comes in between.
-const SHORT_SLICE: Duration = Duration::from_millis(1);
-/// How long at most, where others write so much that it is no more than half of what they wait for anyway.
-const LONG_SLICE: Duration = Duration::from_millis(4);
 /// After so much work comes a pause, so that no processor is kept from everybody else.
 const WORK: Duration = Duration::from_millis(4);
 /// That pause.
@@ -224,15 +220,14 @@ const fn is_deadline(step: Sweep) -> bool {
     }
 }
 
-/// Rows of the slice after one of `rows` that came to `swept`: as many as it may take the time for, growing by doubling at
-/// most.
+/// Rows of the slice after one of `rows` that came to `swept`: as many as the store has the time for, growing by doubling
+/// at most.
 fn next_rows(step: Sweep, rows: u32, swept: &Swept) -> u32 {
-    let span = (swept.others / 2).clamp(SHORT_SLICE, LONG_SLICE);
-    if swept.rows < rows && swept.elapsed <= span {
+    if swept.rows < rows && swept.elapsed <= swept.room {
         // Too few to measure anything by.
         return rows;
     }
-    let allowed = span.as_micros().saturating_mul(u128::from(swept.rows)) / swept.elapsed.as_micros().max(1);
+    let allowed = swept.room.as_micros().saturating_mul(u128::from(swept.rows)) / swept.elapsed.as_micros().max(1);
     let allowed = u32::try_from(allowed).unwrap_or(u32::MAX);
     allowed.min(rows.saturating_mul(2)).clamp(least_rows(step), MOST_ROWS)
 }
@@ -326,23 +321,22 @@ mod tests {
     #[test]
     fn a_slice_takes_as_long_as_it_may() {
         let us = Duration::from_micros;
-        for (rows, found, elapsed, others, next) in [
-            (32, 32, us(1_000), us(0), 32),
-            (32, 32, us(2_000), us(0), 16),
-            (32, 32, us(700), us(0), 45),
-            (32, 32, us(10), us(0), 64),
-            (32, 32, us(60_000), us(0), LEAST_ROWS),
-            (500, 500, us(10), us(0), MOST_ROWS),
-            // As long as half of what others take, and never much longer than a commit.
-            (32, 32, us(1_000), us(3_000), 48),
-            (256, 256, us(4_000), us(20_000), 256),
-            (256, 256, us(4_000), us(20_000_000), 256),
+        for (rows, found, elapsed, room, next) in [
+            (32, 32, us(1_000), us(1_000), 32),
+            (32, 32, us(2_000), us(1_000), 16),
+            (32, 32, us(700), us(1_000), 45),
+            (32, 32, us(10), us(1_000), 64),
+            (32, 32, us(60_000), us(1_000), LEAST_ROWS),
+            (MOST_ROWS - 1, MOST_ROWS - 1, us(10), us(1_000), MOST_ROWS),
+            (32, 32, us(1_000), us(1_500), 48),
+            (256, 256, us(4_000), us(4_000), 256),
+            (256, 256, us(4_000), us(25_000), 512),
             // What found little says little, unless it was slow all the same.
-            (32, 0, us(90), us(0), 32),
-            (32, 5, us(90), us(0), 32),
-            (32, 16, us(2_400), us(0), LEAST_ROWS),
+            (32, 0, us(90), us(1_000), 32),
+            (32, 5, us(90), us(1_000), 32),
+            (32, 16, us(2_400), us(1_000), LEAST_ROWS),
         ] {
-            let swept = Swept { rows: found, elapsed, others, ..Swept::default() };
+            let swept = Swept { rows: found, elapsed, room, ..Swept::default() };
             assert_eq!(next_rows(Sweep::ExpireApprovals, rows, &swept), next, "{rows} {swept:?}");
         }
     }

@@ -90,12 +90,16 @@ impl Engine {
     ) -> Result<Asked, EngineError> {
         // Also a question that was asked before is answered with a token that is made now.
         let keys = self.making()?;
-        if let Some(request) = &request
+        let answer = self.ask_policy(&question.invocation, false)?;
+        // Where people are to be asked the table itself looks for an earlier answer, in the one round trip that records the
+        // question. Whatever could refuse before that has to look first: a retry gets the first answer.
+        let recorded_at_once =
+            matches!(answer.decision, Decision::ConfirmationRequired(_)) && question.retry_of.is_none();
+        if let Some(request) = request.as_ref().filter(|_| !recorded_at_once)
             && let Some(approval) = self.asked_before(caller, subject, request).await?
         {
             return Ok(open(&keys, approval, true));
         }
-        let answer = self.ask_policy(&question.invocation, false)?;
         let requirement = match &answer.decision {
             Decision::Deny => return Err(EngineError::PolicyDenied(Box::new(answer))),
             Decision::Allow => None,

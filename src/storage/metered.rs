@@ -269,6 +269,14 @@ impl<S: Store> Store for Metered<S> {
         self.timed(Operation::Approval, self.store.approval_seen_by(id, viewer)).await
     }
 
+    async fn approval_to_change(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.timed(Operation::Approval, self.store.approval_to_change(id, viewer)).await
+    }
+
     async fn arguments_seen_by(
         &self,
         id: ApprovalId,

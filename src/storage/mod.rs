@@ -6,9 +6,11 @@
 
 pub mod changes;
 pub mod metered;
+mod migrations;
 pub mod postgres;
 mod rows;
 mod script;
+mod seeding;
 pub mod sqlite;
 mod sweep;
 mod time;
@@ -17,6 +19,8 @@ mod waits;
 #[cfg(test)]
 mod conformance;
 
+#[doc(hidden)]
+pub use seeding::ApprovalCopy;
 pub use sweep::{Retention, Sweep, Swept};
 pub use waits::{OpenedWait, RefusedWait, ResumedWait, WaitRecord, Waited};
 
@@ -369,6 +373,16 @@ pub trait Store: Send + Sync + 'static {
         id: ApprovalId,
         viewer: Viewer<'_>,
     ) -> Result<Loaded<Option<Approval>>, StoreError>;
+
+    /// The same, for who changes it and saves it over the version that it had: it may be as it was a moment ago, and a
+    /// person may not see it. Whatever is not a change that is then saved is to be asked of [`Store::approval_seen_by`].
+    async fn approval_to_change(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        self.approval_seen_by(id, viewer).await
+    }
 
     /// The same with its sealed arguments, of the same instant. An open approval without them is corrupt.
     async fn arguments_seen_by(

@@ -78,12 +78,12 @@ pub enum Sweep {
 /// What one bounded run of a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Rows that were dealt with. Fewer than were allowed: there are no more.
+    /// Rows that were dealt with. Fewer than were allowed: there are no more, or another sidecar is dealing with them.
     pub rows: u32,
     /// How overdue the first of them was, by the store's time.
     pub overdue: Duration,
     /// How long the store worked on it, without waiting and without its commit.
     pub elapsed: Duration,
-    /// How long it had worked for others in the same transaction.
-    pub others: Duration,
+    /// How long the next run may work, as the store sees who else has to wait for it.
+    pub room: Duration,
 }

@@ -1,7 +1,7 @@
 //! What orchestrators ask, without credentials, and what else the plaintext listener serves: nothing.
 
-use crate::harness::*;
-use crate::wire::http_get;
+use crate::grpc::harness::*;
+use crate::grpc::wire::http_get;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;

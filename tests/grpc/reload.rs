@@ -1,9 +1,9 @@
 //! The policy changes under a sidecar that serves: every call from then on is answered by the new one, what is open keeps
 //! what it was asked with, and files that are wrong change nothing but what is said of them.
 
-use crate::harness::*;
-use crate::steps::*;
-use crate::wire::http_get;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
+use crate::grpc::wire::http_get;
 use countersign::policy_files::load_policy;
 use countersign::proto::*;
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ async fn what_was_refused_before_a_restart_keeps_it_from_starting() {
     sidecar.refuses("nonsense").await;
     sidecar.stop().await;
     let clock = std::sync::Arc::new(countersign::clock::ManualClock::at(START));
-    let refused = countersign::app::start(&config_in(sidecar.folder()), clock).await.unwrap_err();
+    let refused = serve(&config_in(sidecar.folder()), clock).await.unwrap_err();
     assert!(refused.to_string().contains("policy.yaml"), "{refused}");
 }
 

@@ -1,6 +1,6 @@
 //! Callers change under a sidecar that serves: who was taken out is refused at the next call, who was put in is let in.
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, NewCaller, Powers};
 use countersign::domain::pattern::Pattern;

@@ -1,19 +1,23 @@
 //! What every store promises, each promise one function over `Arc<dyn Store>` and clocks that a test moves. A database
-//! joins with an implementation of [`Database`] and one line of `promises!`, which stamps a test per promise.
+//! joins with an implementation of [`Database`] and one line of `promises!`, which stamps a test per promise; what it
+//! promises beyond the others it names in a line of its own.
 
 pub(super) mod agreement;
+pub(super) mod any;
 pub(super) mod approvals;
 pub(super) mod arguments;
 pub(super) mod audit;
 pub(super) mod backlog;
 pub(super) mod changes;
 pub(super) mod consuming;
+mod contradictions;
 pub(super) mod durability;
 pub(super) mod executions;
 pub(super) mod listing;
 mod random;
 pub(super) mod requests;
 mod samples;
+pub(super) mod shared;
 pub(super) mod sweeping;
 pub(super) mod waits;
 
@@ -25,6 +29,7 @@ use crate::domain::execution::{Execution, Outcome, Reported, Start};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+pub(super) use contradictions::CONTRADICTIONS;
 pub(super) use random::Random;
 pub(super) use samples::*;
 use std::sync::Arc;
@@ -33,7 +38,7 @@ use std::time::Duration;
 /// A database of its own, empty at first, that can be opened again and again.
 #[async_trait]
 pub(super) trait Database: Send + Sync {
-    /// Opens it with these clocks. The store that was open before has been dropped.
+    /// Opens it with these clocks. The store that was open before has been dropped, but for the promises of [`shared`].
     async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store>;
 
     /// Every row of every table, byte for byte, as text: each a line that begins with the table's name and a colon.
@@ -43,10 +48,10 @@ pub(super) trait Database: Send + Sync {
     async fn check(&self);
 }
 
-/// Stamps the tests of one database.
+/// Stamps the tests of one database: those of every database, or those that are named.
 macro_rules! promises {
     ($database:expr) => {
-        $crate::storage::conformance::promises! { @of $database,
+        $crate::storage::conformance::promises! { $database,
             requests::a_new_question_is_pending_until_its_deadline,
             requests::the_same_question_is_asked_once,
             requests::each_part_of_a_question_alone_makes_it_another,
@@ -134,8 +139,6 @@ macro_rules! promises {
             durability::nothing_acknowledged_is_lost,
             durability::a_write_outlives_its_caller,
             durability::an_acknowledged_write_is_seen_by_every_read,
-            durability::time_does_not_go_back_with_the_clock,
-            durability::time_does_not_go_back_over_a_restart,
             durability::time_is_not_before_any_row,
             durability::a_closed_store_answers_unavailable,
             agreement::the_statement_and_why_not_agree,
@@ -143,7 +146,7 @@ macro_rules! promises {
             agreement::the_statement_without_a_token_and_why_not_agree,
         }
     };
-    (@of $database:expr, $($topic:ident :: $promise:ident),* $(,)?) => {
+    ($database:expr, $($topic:ident :: $promise:ident),* $(,)?) => {
         $(
             #[tokio::test]
             async fn $promise() {
@@ -167,6 +170,13 @@ pub(super) struct Fixture {
 impl Fixture {
     pub(super) async fn new(database: Arc<dyn Database>) -> Self {
         let clock = Arc::new(ManualClock::at(START));
+        let store = database.open(Arc::clone(&clock)).await;
+        Self { database, clock, store }
+    }
+
+    /// Another process on the same database, with the same clock.
+    pub(super) async fn beside(&self) -> Self {
+        let (database, clock) = (Arc::clone(&self.database), Arc::clone(&self.clock));
         let store = database.open(Arc::clone(&clock)).await;
         Self { database, clock, store }
     }

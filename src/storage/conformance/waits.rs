@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 const LASTS: Duration = Duration::from_secs(3_600);
 
-fn opening() -> Opening {
+pub(super) fn opening() -> Opening {
     Opening {
         id: WaitId::new(Uuid::now_v7()),
         caller: id("runner"),
@@ -392,6 +392,11 @@ pub(in super::super) async fn waits_expire_a_few_at_a_time_the_longest_overdue_f
 }
 
 pub(in super::super) async fn a_question_and_the_end_of_its_wait_do_not_miss_each_other(fixture: Fixture) {
+    asked_and_closed_at_once(&fixture, &fixture).await;
+}
+
+/// Asks in waits that are closed meanwhile, through another process or the same.
+pub(super) async fn asked_and_closed_at_once(fixture: &Fixture, closer: &Fixture) {
     for round in 0..10 {
         let wait = fixture.waiting(Opening { principal: id(&format!("p-{round}")), ..opening() }).await;
         let asking: Vec<_> = (0..20)
@@ -410,7 +415,7 @@ pub(in super::super) async fn a_question_and_the_end_of_its_wait_do_not_miss_eac
             })
             .collect();
         let closing = {
-            let (store, wait) = (Arc::clone(&fixture.store), wait.id);
+            let (store, wait) = (Arc::clone(&closer.store), wait.id);
             tokio::spawn(async move { store.close_wait(wait, &id("runner"), None).await.unwrap().row.unwrap() })
         };
         closing.await.unwrap().unwrap();

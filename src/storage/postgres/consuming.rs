@@ -1,33 +1,246 @@
-//! Passing the gate with an approval: calls that wait at the same time go into one statement.
+//! Passing the gate with an approval. Calls that wait while a statement is under way go into the next one together: what a
+//! round trip and a commit cost is paid once for all of them. One statement at a time, since two would wait for each other
+//! on the same commits and pages.
 
-use super::table::Table;
+use super::table::{Fault, Operation, Table};
+use super::time::TableTime;
+use super::transaction;
+use super::values::Batch;
+use super::writes::{EXECUTION_VALUES, RECORD_KINDS, call, calling};
 use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::ApprovalId;
+use crate::domain::ids::{ApprovalId, AttemptId};
+use crate::domain::time::Timestamp;
+use crate::storage::changes::Touched;
+use crate::storage::rows::{self, Bind as _};
 use crate::storage::{Accepting, StoreError};
+use async_trait::async_trait;
+use sqlx::{PgConnection, Row as _};
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Calls in one statement at most.
+const MOST: usize = 64;
+/// Calls that may wait; more wait for a place.
+const QUEUE: usize = 1_024;
+/// How long a call waits for its statement to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The values of an execution, what the requirement must be, and a record, as [`Batch`] tells their kinds.
+const KINDS: &str = "ttttttttittttttiiitttttttittttitittttttttttttttttttt";
+static CONSUME: LazyLock<Arc<str>> =
+    LazyLock::new(|| call("consume_approvals", 1 + EXECUTION_VALUES + 2 + RECORD_KINDS.len()));
 
 /// See `Store::consume`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Consume {
     pub(super) start: Start,
     pub(super) approval: ApprovalId,
     pub(super) accepting: Accepting,
 }
 
+type Answer = Result<Option<Execution>, StoreError>;
+
+/// A call, and where its answer goes.
+#[derive(Debug)]
+struct Waiting {
+    call: Arc<Consume>,
+    since: Instant,
+    answer: oneshot::Sender<Answer>,
+}
+
 /// Where calls wait for their statement.
 #[derive(Debug)]
 pub(super) struct Consumer {
-    table: Table,
+    queue: Mutex<Option<mpsc::Sender<Waiting>>>,
+    worker: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Consumer {
+    /// Starts what runs the statements, on this runtime.
     pub(super) fn start(table: Table) -> Self {
-        Self { table }
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let worker = tokio::spawn(work(table, waiting));
+        Self { queue: Mutex::new(Some(queue)), worker: tokio::sync::Mutex::new(Some(worker)) }
     }
 
-    pub(super) async fn consume(&self, call: Consume) -> Result<Option<Execution>, StoreError> {
-        let _ = (&self.table, call);
-        Err(StoreError::Unavailable { cause: "not built".to_owned() })
+    /// Passes the gate, or does not. Once it is taken in, a call runs to its end though nobody waits for it.
+    pub(super) async fn consume(&self, call: Consume) -> Answer {
+        let closed = || StoreError::Unavailable { cause: "the store is closed".to_owned() };
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
+        let (answer, answered) = oneshot::channel();
+        queue.send(Waiting { call: Arc::new(call), since: Instant::now(), answer }).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
     }
 
-    pub(super) async fn close(&self) {}
+    /// Takes nothing more in, and waits for what was.
+    pub(super) async fn close(&self) {
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(worker) = self.worker.lock().await.take() {
+            let _ = worker.await;
+        }
+    }
+}
+
+async fn work(table: Table, mut queue: mpsc::Receiver<Waiting>) {
+    let mut waiting: Vec<Waiting> = Vec::with_capacity(MOST);
+    let mut later: Vec<Waiting> = Vec::new();
+    loop {
+        waiting.append(&mut later);
+        if waiting.is_empty() && queue.recv_many(&mut waiting, MOST).await == 0 {
+            return;
+        }
+        while waiting.len() < MOST
+            && let Ok(next) = queue.try_recv()
+        {
+            waiting.push(next);
+        }
+        // Where the database stands still, those who have waited long are not made to wait for everybody before them.
+        let (late, mut together) =
+            std::mem::take(&mut waiting).into_iter().partition(|waiting| waiting.since.elapsed() > PATIENCE);
+        refuse(late, "the database did not take a call in time");
+        later = set_apart(&mut together);
+        waiting = together;
+        // The order in which every sidecar locks its rows.
+        waiting.sort_by_key(|waiting| waiting.call.approval.to_string());
+        answer(&table, std::mem::take(&mut waiting)).await;
+    }
+}
+
+/// Takes out those that cannot go into one statement with what is before them: a second call for the same approval, or of
+/// the same attempt, is one of a statement that sees the first.
+fn set_apart(waiting: &mut Vec<Waiting>) -> Vec<Waiting> {
+    let mut approvals: BTreeSet<ApprovalId> = BTreeSet::new();
+    let mut attempts: BTreeSet<AttemptId> = BTreeSet::new();
+    let (together, later) = std::mem::take(waiting).into_iter().partition(|waiting| {
+        let call = &waiting.call;
+        // Not even an attempt of somebody else's: that two make up the same id is rarer than a lost statement.
+        approvals.insert(call.approval) & attempts.insert(call.start.attempt)
+    });
+    *waiting = together;
+    later
+}
+
+/// Runs the calls together and answers each; where they cannot be run together, each runs by itself, so that none fails for
+/// its neighbours.
+async fn answer(table: &Table, waiting: Vec<Waiting>) {
+    let calls: Vec<Arc<Consume>> = waiting.iter().map(|waiting| Arc::clone(&waiting.call)).collect();
+    let alone = calls.len() == 1;
+    match table.run(ConsumeTogether(calls)).await {
+        Ok(outcomes) => {
+            for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+                match outcome {
+                    Outcome::Answered(execution) => {
+                        drop(waiting.answer.send(Ok(execution.map(|execution| *execution))))
+                    }
+                    Outcome::Retries => retry(table, waiting),
+                }
+            }
+        }
+        Err(StoreError::Unavailable { cause }) => refuse(waiting, &cause),
+        Err(error) => match (alone, waiting.into_iter()) {
+            (true, mut only) => {
+                if let Some(waiting) = only.next() {
+                    drop(waiting.answer.send(Err(error)));
+                }
+            }
+            (false, each) => {
+                for waiting in each {
+                    Box::pin(answer(table, vec![waiting])).await;
+                }
+            }
+        },
+    }
+}
+
+fn refuse(waiting: Vec<Waiting>, cause: &str) {
+    for waiting in waiting {
+        drop(waiting.answer.send(Err(StoreError::Unavailable { cause: cause.to_owned() })));
+    }
+}
+
+/// What retries takes several steps: nobody else waits for them.
+fn retry(table: &Table, waiting: Waiting) {
+    let table = table.clone();
+    tokio::spawn(async move {
+        let done = table.run(ConsumeRetry(waiting.call)).await;
+        drop(waiting.answer.send(done));
+    });
+}
+
+/// What became of one of the calls.
+pub(super) enum Outcome {
+    /// This.
+    Answered(Option<Box<Execution>>),
+    /// Its approval retries an execution: nothing was done.
+    Retries,
+}
+
+/// These calls, in one statement.
+pub(super) struct ConsumeTogether(pub(super) Vec<Arc<Consume>>);
+
+#[async_trait]
+impl Operation for ConsumeTogether {
+    type Answer = Vec<Outcome>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let mut batch = Batch::of(KINDS);
+        for call in &self.0 {
+            let (digest, version) = match call.accepting {
+                Accepting::AnyRequirement => (None, None),
+                Accepting::Digest(digest) => (Some(digest.to_string()), None),
+                Accepting::Version(version) => (None, Some(rows::integer(version))),
+            };
+            // The times of it are relative to the store's, which is known once it has started.
+            let relative = call.start.clone().at(None, Timestamp::from_micros(0));
+            let mut row = rows::bind_execution(batch.row(), &relative.next).bind(digest).bind(version);
+            for event in &relative.events {
+                row = rows::bind_event(row, event).bind(rows::record_id(time.estimated()).to_string());
+            }
+        }
+        let mut outcomes: Vec<Outcome> = self.0.iter().map(|_| Outcome::Answered(None)).collect();
+        for row in batch.bind_to(calling(&CONSUME, time)).fetch_all(connection).await? {
+            let (place, version, now): (i64, Option<i64>, i64) =
+                (row.try_get("call")?, row.try_get("version")?, row.try_get("store_now")?);
+            let now = Timestamp::from_micros(now);
+            time.told(now);
+            let place = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
+            let found = place.and_then(|place| Some((outcomes.get_mut(place)?, self.0.get(place)?)));
+            let Some((outcome, call)) = found else { continue };
+            *outcome = match version.and_then(|version| u64::try_from(version).ok()) {
+                None => Outcome::Retries,
+                Some(version) => {
+                    let started = call.start.clone().at(None, now);
+                    touched.approval(call.approval, version);
+                    started.events.iter().for_each(|event| touched.recorded(event.kind, 1));
+                    Outcome::Answered(Some(Box::new(started.next)))
+                }
+            };
+        }
+        Ok(outcomes)
+    }
+}
+
+/// A call whose approval retries an execution.
+struct ConsumeRetry(Arc<Consume>);
+
+#[async_trait]
+impl Operation for ConsumeRetry {
+    type Answer = Option<Execution>;
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        time: &TableTime,
+        touched: &mut Touched,
+    ) -> Result<Self::Answer, Fault> {
+        let Consume { start, approval, accepting } = &*self.0;
+        transaction::retry_slowly(connection, time, touched, start, *approval, *accepting).await
+    }
 }

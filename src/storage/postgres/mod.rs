@@ -1,34 +1,51 @@
 //! The store in a Postgres database that many sidecars share.
 //!
-//! - `open`: whether the database can be served, and how connections to it are made
+//! - `options`, `connecting`: what it is reached by, and making a connection
+//! - `open`, `refusals`: whether the database can be served, and why not
 //! - `schema`: the migrations
-//! - `table`: running an operation on a connection of the pool: time-outs, what is tried again, what is told after it
+//! - `pool`: the connections of operations
+//! - `table`, `fault`, `counters`: running an operation: time-outs, what is tried again, what is told after it
+//! - `warnings`: that of many one is enough
 //! - `time`: the store's time, which is the database's
 //! - `consuming`, `requesting`, `writes`: the operations of one round trip
 //! - `transaction`: the rows as the operations of several steps need them
 //! - `reads`, `listing`, `sweeps`: the statements
+//! - `recent`: open approvals as they were last seen, for who decides on them
 //! - `telling`: what changes, to and from the other sidecars
 //! - `values`: how the driver takes values and gives rows
+//! - `seeding`: for measurements alone
 //!
 //! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
 //! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod connecting;
 mod consuming;
+mod counters;
+mod fault;
 mod listing;
 mod open;
+mod options;
+mod pool;
 mod reads;
+mod recent;
+mod refusals;
 mod requesting;
 mod schema;
+mod seeding;
 mod sweeps;
 mod table;
 mod telling;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transaction;
 mod values;
+mod warnings;
 mod writes;
 
-pub use open::{OpenError, PostgresOptions, TlsMode};
-pub use table::Statistics;
+pub use counters::Statistics;
+pub use options::{PostgresOptions, TlsMode};
+pub use refusals::OpenError;
 
 use super::changes::Changes;
 use super::{
@@ -48,6 +65,7 @@ use crate::domain::wait::{Opening, Resuming, Wait};
 use crate::storage::SchemaVersions;
 use async_trait::async_trait;
 use consuming::Consumer;
+use recent::Recent;
 use table::Table;
 
 /// The store in a Postgres database. Dropping it gives its connections back; [`Store::close`] waits for what is in flight.
@@ -55,6 +73,7 @@ use table::Table;
 pub struct PostgresStore {
     table: Table,
     consumer: Consumer,
+    recent: Recent,
     schema: SchemaVersions,
 }
 
@@ -65,7 +84,7 @@ impl PostgresStore {
     /// See [`OpenError`]; nothing stays open or locked.
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
         let (table, schema) = open::open(options).await?;
-        Ok(Self { consumer: Consumer::start(table.clone()), table, schema })
+        Ok(Self { consumer: Consumer::start(table.clone()), recent: Recent::default(), table, schema })
     }
 
     /// The schema's version before it was opened, and since.
@@ -90,7 +109,11 @@ impl Store for PostgresStore {
     }
 
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError> {
-        self.table.run(requesting::Request(new)).await
+        let loaded = self.table.run(requesting::Request(new)).await?;
+        if let Requested::Created(approval) = &loaded.row {
+            self.recent.saw(approval);
+        }
+        Ok(loaded)
     }
 
     async fn earlier_request(
@@ -112,11 +135,29 @@ impl Store for PostgresStore {
         id: ApprovalId,
         viewer: Viewer<'_>,
     ) -> Result<Loaded<Option<Approval>>, StoreError> {
-        self.table.read(reads::FindApproval { id, viewer: Some(viewer) }).await
+        let loaded = self.table.read(reads::FindApproval { id, viewer: Some(viewer) }).await?;
+        loaded.row.iter().for_each(|approval| self.recent.saw(approval));
+        Ok(loaded)
+    }
+
+    async fn approval_to_change(
+        &self,
+        id: ApprovalId,
+        viewer: Viewer<'_>,
+    ) -> Result<Loaded<Option<Approval>>, StoreError> {
+        // Who may see it the engine asks of the row itself; what an agent asks for is not kept for it.
+        match (viewer, self.recent.take(id)) {
+            (Viewer::Person { .. }, Some(approval)) => {
+                Ok(Loaded { row: Some(approval), now: self.table.time().estimated() })
+            }
+            (viewer, _) => self.approval_seen_by(id, viewer).await,
+        }
     }
 
     async fn approvals_of(&self, ids: &[ApprovalId]) -> Result<Loaded<Vec<Approval>>, StoreError> {
-        self.table.read(reads::FindApprovals { ids }).await
+        let loaded = self.table.read(reads::FindApprovals { ids }).await?;
+        loaded.row.iter().for_each(|approval| self.recent.saw(approval));
+        Ok(loaded)
     }
 
     async fn arguments_seen_by(
@@ -132,11 +173,18 @@ impl Store for PostgresStore {
     }
 
     async fn approvals(&self, query: ApprovalQuery) -> Result<Loaded<Vec<Approval>>, StoreError> {
-        self.table.read(listing::ListApprovals(&query)).await
+        let loaded = self.table.read(listing::ListApprovals(&query)).await?;
+        loaded.row.iter().for_each(|approval| self.recent.saw(approval));
+        Ok(loaded)
     }
 
     async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError> {
-        self.table.run(writes::SaveApproval { change, expected }).await
+        let next = change.next.clone();
+        let saved = self.table.run(writes::SaveApproval { change, expected }).await?;
+        if saved == Saved::Yes {
+            self.recent.saw(&next);
+        }
+        Ok(saved)
     }
 
     async fn consume(&self, start: Start, accepting: Accepting) -> Result<Option<Execution>, StoreError> {

@@ -1,27 +1,39 @@
-//! Stub.
-#![allow(unused_imports, dead_code)]
+//! Recording a question: in one round trip where that is all there is to do, in steps where it is not.
 
 use super::table::{Fault, Operation};
 use super::time::TableTime;
+use super::transaction;
+use super::values::kept;
+use super::writes::{RECORD_KINDS, call, calling};
 use crate::domain::approval::Approval;
-use crate::domain::audit::{AuditEvent, AuditRecord};
-use crate::domain::change::Change;
-use crate::domain::consume::ConsumeFacts;
-use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
-use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opening, Resuming, Wait};
 use crate::storage::changes::Touched;
-use crate::storage::{
-    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded, NewApproval,
-    OpenedWait, Requested, ResumedWait, Saved, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
-    WithArguments,
-};
+use crate::storage::rows::{self, Bind as _};
+use crate::storage::{Loaded, NewApproval, Requested, script};
 use async_trait::async_trait;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Row as _};
+use std::sync::{Arc, LazyLock};
 
+/// Values of a question, as `rows::bind_question` binds them.
+const QUESTION_VALUES: usize = 32;
+static REQUEST: LazyLock<Arc<str>> =
+    LazyLock::new(|| call("request_approval", 7 + QUESTION_VALUES + 8 + RECORD_KINDS.len()));
+
+/// See `Store::request`.
 pub(super) struct Request(pub(super) NewApproval);
+
+/// The keys of the locks under which questions of one caller for one principal, and for one agent, are recorded one after
+/// the other, in the order in which they are taken.
+pub(super) fn locks(new: &NewApproval) -> [i64; 2] {
+    let question = &new.question;
+    let (caller, subject) = (question.requested_by.as_str(), &question.subject);
+    let mut keys = [
+        script::lock_key(&["open-principal", caller, subject.principal.as_str()]),
+        script::lock_key(&["open-agent", caller, subject.agent.as_str()]),
+    ];
+    keys.sort_unstable();
+    keys
+}
 
 #[async_trait]
 impl Operation for Request {
@@ -33,7 +45,42 @@ impl Operation for Request {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        let NewApproval { id, question, request, arguments, limits } = &self.0;
+        // The times of it are relative to the store's, which is known once it is recorded.
+        let relative = Approval::ask(*id, question.clone(), None, Timestamp::from_micros(0));
+        let [first, second] = locks(&self.0);
+        let statement = calling(&REQUEST, time)
+            .bind(first)
+            .bind(second)
+            .bind(id.to_string())
+            .bind(rows::integer(relative.next.version))
+            .bind(relative.next.create_time.micros())
+            .bind(relative.next.decide_by.micros());
+        let audience = rows::audience(question);
+        let (kinds, names): (Vec<&str>, Vec<&str>) =
+            audience.into_iter().map(|(kind, name)| (kind, name.as_str())).unzip();
+        let mut statement = rows::bind_question(statement, question)
+            .bind(kinds)
+            .bind(names)
+            .bind(kept(arguments.key_id.clone()))
+            .bind(arguments.bytes.as_slice())
+            .bind(request.as_ref().map(|key| rows::text(&key.id)))
+            .bind(request.as_ref().map(|key| key.digest.clone()))
+            .bind(i64::from(limits.per_principal))
+            .bind(i64::from(limits.per_agent));
+        for event in &relative.events {
+            statement = rows::bind_event(statement, event).bind(rows::record_id(time.estimated()).to_string());
+        }
+        let Some(row) = statement.fetch_optional(&mut *connection).await? else {
+            let (row, now) = transaction::request_slowly(connection, time, touched, &self.0).await?;
+            return Ok(Loaded { row, now });
+        };
+        let now = Timestamp::from_micros(row.try_get("store_now")?);
+        let ends_by: Option<i64> = row.try_get("ends_by")?;
+        time.told(now);
+        let made = Approval::ask(*id, question.clone(), ends_by.map(Timestamp::from_micros), now);
+        touched.approval(*id, made.next.version);
+        made.events.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(Loaded { row: Requested::Created(made.next), now })
     }
 }

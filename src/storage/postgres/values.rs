@@ -29,10 +29,9 @@ impl Bind for Statement<'_> {
 }
 
 /// The values of many rows, column by column, as `unnest` takes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
     columns: Vec<Column>,
-    rows: usize,
 }
 
 /// One column of a [`Batch`].
@@ -42,17 +41,21 @@ enum Column {
     Integer(Vec<Option<i64>>),
 }
 
-/// The next row of a [`Batch`] while its values are added. Every row has values of the same kinds in the same order.
+/// The next row of a [`Batch`] while its values are added.
 pub(super) struct BatchRow<'b> {
-    batch: &'b mut Batch,
-    next: usize,
+    columns: std::slice::IterMut<'b, Column>,
 }
 
 impl Batch {
+    /// No rows, of columns of these kinds: `t` for text, `i` for an integer.
+    pub(super) fn of(kinds: &str) -> Self {
+        let column = |kind| if kind == 'i' { Column::Integer(Vec::new()) } else { Column::Text(Vec::new()) };
+        Self { columns: kinds.chars().map(column).collect() }
+    }
+
     /// Begins the next row.
     pub(super) fn row(&mut self) -> BatchRow<'_> {
-        self.rows = self.rows.saturating_add(1);
-        BatchRow { batch: self, next: 0 }
+        BatchRow { columns: self.columns.iter_mut() }
     }
 
     /// Binds each column as an array.
@@ -66,16 +69,11 @@ impl Batch {
 
 impl Bind for BatchRow<'_> {
     fn bind_value(mut self, value: Value) -> Self {
-        let index = self.next;
-        self.next = index.saturating_add(1);
-        match (self.batch.columns.get_mut(index), value) {
-            (None, Value::Text(text)) => self.batch.columns.push(Column::Text(vec![text.map(kept)])),
-            (None, Value::Integer(integer)) => self.batch.columns.push(Column::Integer(vec![integer])),
+        match (self.columns.next(), value) {
             (Some(Column::Text(texts)), Value::Text(text)) => texts.push(text.map(kept)),
             (Some(Column::Integer(integers)), Value::Integer(integer)) => integers.push(integer),
-            // A value of another kind than the column's: NULL, which no column of ours that is so used takes.
-            (Some(Column::Text(texts)), Value::Integer(_)) => texts.push(None),
-            (Some(Column::Integer(integers)), Value::Text(_)) => integers.push(None),
+            // A binder that is not of these columns: the columns are then not of one length, and the statement is refused.
+            (column, value) => debug_assert!(false, "{value:?} in {column:?}"),
         }
         self
     }
@@ -129,4 +127,58 @@ fn given(text: &str) -> Option<Cow<'_, str>> {
         });
     }
     Some(Cow::Owned(given))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[\\x0001a\u{10ffff}\u{10fffe}]{0,12}"]
+    }
+
+    #[test]
+    fn what_the_database_would_refuse_is_not_kept_as_it_is() {
+        for (text, as_kept) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("a\0b", "a\u{10ffff}0b"),
+            ("\u{10ffff}", "\u{10ffff}1"),
+            ("\u{10ffff}0", "\u{10ffff}10"),
+            ("\0\u{10ffff}", "\u{10ffff}0\u{10ffff}1"),
+        ] {
+            assert_eq!(kept(text.to_owned()), as_kept);
+            assert_eq!(given(as_kept).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_never_kept_is_no_text() {
+        for broken in ["\u{10ffff}", "a\u{10ffff}", "\u{10ffff}2", "\u{10ffff}\u{10ffff}"] {
+            assert_eq!(given(broken), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn rows_of_mixed_kinds_become_columns() {
+        let mut batch = Batch::of("titi");
+        batch.row().bind("first").bind(1).bind(Some("a\0b")).bind(true);
+        batch.row().bind("second".to_owned()).bind(None::<i64>).bind(None::<String>).bind(false);
+        assert_eq!(
+            format!("{:?}", batch.columns),
+            "[Text([Some(\"first\"), Some(\"second\")]), Integer([Some(1), None]), \
+             Text([Some(\"a\\u{10ffff}0b\"), None]), Integer([Some(1), Some(0)])]"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_back_as_it_was(text in text()) {
+            let as_kept = kept(text.clone());
+            prop_assert!(!as_kept.contains('\0'));
+            let given = given(&as_kept);
+            prop_assert_eq!(given.as_deref(), Some(text.as_str()));
+        }
+    }
 }

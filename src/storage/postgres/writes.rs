@@ -1,26 +1,82 @@
-//! Stub.
-#![allow(unused_imports, dead_code)]
+//! The operations that write in one round trip: each a function of the database (see the migrations), to which the values go
+//! as arrays or one by one, in the order of the binders in `rows`.
 
 use super::table::{Fault, Operation};
 use super::time::TableTime;
+use super::transaction;
+use super::values::{Batch, Statement};
 use crate::domain::approval::Approval;
-use crate::domain::audit::{AuditEvent, AuditRecord};
+use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
-use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::{Execution, Start};
-use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
-use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::domain::wait::{Opening, Resuming, Wait};
 use crate::storage::changes::Touched;
-use crate::storage::{
-    ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded, NewApproval,
-    OpenedWait, Requested, ResumedWait, Saved, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
-    WithArguments,
-};
+use crate::storage::rows::{self, ApprovalColumns, Bind as _, ExecutionColumns, event_columns};
+use crate::storage::{Saved, StoreError, StoredKey};
 use async_trait::async_trait;
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, query, query_scalar};
+use std::sync::{Arc, LazyLock};
 
+/// Values of a record, those of its event and its id, as [`Batch`] tells their kinds.
+pub(super) const RECORD_KINDS: &str = "ttttttttttttttttttt";
+/// Values of a person's decision with its place among all.
+pub(super) const DECISION_KINDS: &str = "ittittti";
+/// Values of an execution.
+pub(super) const EXECUTION_VALUES: usize = 31;
+
+pub(super) static SAVE_APPROVAL: LazyLock<Arc<str>> =
+    LazyLock::new(|| call("save_approval", 1 + 9 + 4 + DECISION_KINDS.len() + RECORD_KINDS.len()));
+static START_EXECUTION: LazyLock<Arc<str>> =
+    LazyLock::new(|| call("start_execution", 1 + EXECUTION_VALUES + RECORD_KINDS.len()));
+static SAVE_EXECUTION: LazyLock<Arc<str>> = LazyLock::new(|| call("save_execution", 1 + 7 + 4 + RECORD_KINDS.len()));
+pub(super) const RECORD: &str = concat!(
+    "WITH time AS MATERIALIZED (SELECT store_now($1) AS store_now), recorded AS (INSERT INTO audit_records (",
+    event_columns!(),
+    ", id, time) SELECT event.*, time.store_now FROM time, unnest($2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], \
+     $6::TEXT[], $7::TEXT[], $8::TEXT[], $9::TEXT[], $10::TEXT[], $11::TEXT[], $12::TEXT[], $13::TEXT[], $14::TEXT[], \
+     $15::TEXT[], $16::TEXT[], $17::TEXT[], $18::TEXT[], $19::TEXT[], $20::TEXT[]) AS event) SELECT store_now FROM time"
+);
+/// Answers only where there may be writers.
+const TOUCH: &str =
+    "SELECT store_now($1) WHERE NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'";
+const ADD_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES ($2, $3, store_now($1))
+    ON CONFLICT (id) DO NOTHING";
+
+/// The text that calls a function with so many values.
+pub(super) fn call(function: &str, values: usize) -> Arc<str> {
+    let values: Vec<String> = (1..=values).map(|value| format!("${value}")).collect();
+    format!("SELECT * FROM {function}({})", values.join(", ")).into()
+}
+
+/// The statement of such a text.
+pub(super) fn calling<'q>(text: &Arc<str>, time: &TableTime) -> Statement<'q> {
+    query(AssertSqlSafe(Arc::clone(text))).bind(time.given())
+}
+
+/// Binds records as arrays. Their ids are made of the time as it is known here: they only have to be different.
+pub(super) fn bind_records<'q>(statement: Statement<'q>, events: &[AuditEvent], time: &TableTime) -> Statement<'q> {
+    let mut batch = Batch::of(RECORD_KINDS);
+    for event in events {
+        rows::bind_event(batch.row(), event).bind(rows::record_id(time.estimated()).to_string());
+    }
+    batch.bind_to(statement)
+}
+
+/// The time that a function returned; none if it did nothing.
+async fn time_of(
+    statement: Statement<'_>,
+    connection: &mut PgConnection,
+    time: &TableTime,
+) -> Result<Option<Timestamp>, Fault> {
+    let now: Option<i64> = statement.fetch_one(connection).await?.try_get(0)?;
+    let now = now.map(Timestamp::from_micros);
+    if let Some(now) = now {
+        time.told(now);
+    }
+    Ok(now)
+}
+
+/// See `Store::time`. It writes nothing, and yet asks for what only a database that takes writes gives.
 pub(super) struct Touch;
 
 #[async_trait]
@@ -31,13 +87,17 @@ impl Operation for Touch {
         &self,
         connection: &mut PgConnection,
         time: &TableTime,
-        touched: &mut Touched,
+        _: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        let now: Option<i64> = query_scalar(TOUCH).bind(time.given()).fetch_optional(connection).await?;
+        let now = now.ok_or_else(|| StoreError::Unavailable { cause: "the database takes no writes".to_owned() })?;
+        let now = Timestamp::from_micros(now);
+        time.told(now);
+        Ok(now)
     }
 }
 
+/// See `Store::save_approval`.
 pub(super) struct SaveApproval {
     pub(super) change: Change<Approval>,
     pub(super) expected: u64,
@@ -53,11 +113,28 @@ impl Operation for SaveApproval {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        let Change { next, events, valid_before } = &self.change;
+        let statement = ApprovalColumns::of(&next.state)
+            .bind(calling(&SAVE_APPROVAL, time), next.decide_by)
+            .bind(rows::integer(next.version))
+            .bind(next.id.to_string())
+            .bind(rows::integer(self.expected))
+            .bind(valid_before.map(Timestamp::micros));
+        let mut decisions = Batch::of(DECISION_KINDS);
+        for (sequence, decision) in (0_i64..).zip(&next.decisions) {
+            rows::bind_decision(decisions.row().bind(sequence), decision);
+        }
+        let statement = bind_records(decisions.bind_to(statement), events, time);
+        if time_of(statement, connection, time).await?.is_none() {
+            return Ok(Saved::Conflict);
+        }
+        touched.approval(next.id, next.version);
+        events.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(Saved::Yes)
     }
 }
 
+/// See `Store::start`.
 pub(super) struct StartExecution(pub(super) Start);
 
 #[async_trait]
@@ -70,11 +147,22 @@ impl Operation for StartExecution {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        if self.0.retry_of.is_some() {
+            return transaction::start_slowly(connection, time, touched, &self.0).await;
+        }
+        // The times of it are relative to the store's, which is known once it has started.
+        let relative = self.0.clone().at(None, Timestamp::from_micros(0));
+        let mut statement = rows::bind_execution(calling(&START_EXECUTION, time), &relative.next);
+        for event in &relative.events {
+            statement = rows::bind_event(statement, event).bind(rows::record_id(time.estimated()).to_string());
+        }
+        let Some(now) = time_of(statement, connection, time).await? else { return Ok(None) };
+        relative.events.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(Some(self.0.clone().at(None, now).next))
     }
 }
 
+/// See `Store::save_execution`.
 pub(super) struct SaveExecution {
     pub(super) change: Change<Execution>,
     pub(super) expected: u64,
@@ -90,11 +178,22 @@ impl Operation for SaveExecution {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        let Change { next, events, valid_before } = &self.change;
+        let statement = ExecutionColumns::of(&next.state)
+            .bind(calling(&SAVE_EXECUTION, time))
+            .bind(rows::integer(next.version))
+            .bind(next.id.to_string())
+            .bind(rows::integer(self.expected))
+            .bind(valid_before.map(Timestamp::micros));
+        if time_of(bind_records(statement, events, time), connection, time).await?.is_none() {
+            return Ok(Saved::Conflict);
+        }
+        events.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(Saved::Yes)
     }
 }
 
+/// See `Store::record`.
 pub(super) struct Record(pub(super) Vec<AuditEvent>);
 
 #[async_trait]
@@ -107,11 +206,13 @@ impl Operation for Record {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        time_of(bind_records(query(RECORD).bind(time.given()), &self.0, time), connection, time).await?;
+        self.0.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(())
     }
 }
 
+/// See `Store::add_key`.
 pub(super) struct AddKey(pub(super) StoredKey);
 
 #[async_trait]
@@ -122,9 +223,14 @@ impl Operation for AddKey {
         &self,
         connection: &mut PgConnection,
         time: &TableTime,
-        touched: &mut Touched,
+        _: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let _ = (connection, time, touched);
-        Err(Fault::Store(StoreError::Unavailable { cause: "not built".to_owned() }))
+        query(ADD_KEY)
+            .bind(time.given())
+            .bind(self.0.id.clone())
+            .bind(self.0.check.clone())
+            .execute(connection)
+            .await?;
+        Ok(())
     }
 }

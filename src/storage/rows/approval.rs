@@ -3,16 +3,17 @@
 use super::lists::{ClauseEntry, DecisionEntry, OmissionEntry, RuleEntry};
 use super::{Bind, Columns, Fields, bind_subject, list, maybe_text, micros, text};
 use crate::domain::approval::{
-    Approval, ApprovalState, Confirmed, KnownOutcome, Question, RetriedExecution, StateName,
+    Approval, ApprovalState, Confirmed, KnownOutcome, PersonDecision, Question, RetriedExecution, StateName,
 };
 use crate::domain::decision::PolicyReason;
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
 use crate::domain::preview::{Omission, Preview};
-use crate::domain::requirement::Requirement;
+use crate::domain::requirement::{Approver, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
+use std::collections::BTreeSet;
 
 /// What stands for a preview that was erased: no preview is empty.
 const ERASED: &str = "";
@@ -160,6 +161,32 @@ pub(in crate::storage) fn bind_question<S: Bind>(statement: S, question: &Questi
         .bind(question.agent_note.clone())
         .bind(list(&omissions))
         .bind(preview.map_or(ERASED, |preview| preview.json.as_str()).to_owned())
+}
+
+/// Binds a person's decision: `person`, `groups`, `as_owner`, `verdict`, `reason`, `caller` and `decide_time`.
+pub(in crate::storage) fn bind_decision<S: Bind>(statement: S, decision: &PersonDecision) -> S {
+    let groups: Vec<&str> = decision.groups.iter().map(Identifier::as_str).collect();
+    statement
+        .bind(text(&decision.person))
+        .bind(list(&groups))
+        .bind(decision.as_owner)
+        .bind(decision.verdict.as_str())
+        .bind(decision.reason.clone())
+        .bind(text(&decision.caller))
+        .bind(decision.at.micros())
+}
+
+/// Who sees an approval of this question from its first instant on, each as kind and name: its principal, and every person
+/// and group of its requirement.
+pub(in crate::storage) fn audience(question: &Question) -> BTreeSet<(&'static str, &Identifier)> {
+    let entries = question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
+    let mut audience = BTreeSet::from([("person", &question.subject.principal)]);
+    audience.extend(entries.filter_map(|entry| match entry {
+        Approver::Owner => None,
+        Approver::Group(name) => Some(("group", name)),
+        Approver::Person(id) => Some(("person", id)),
+    }));
+    audience
 }
 
 /// Reads an approval with its decisions.

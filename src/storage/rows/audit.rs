@@ -4,7 +4,9 @@ use super::{Bind, Columns, Fields, list, maybe_text, text};
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};
+use crate::domain::time::Timestamp;
 use crate::storage::StoreError;
+use uuid::Uuid;
 
 /// Binds an event: `kind`, `caller`, `principal`, `agent`, `conversation`, `connector`, `account`, `action`,
 /// `approval_id`, `execution_id`, `wait_id`, `fingerprint`, `policy_revision`, `person`, `decision`, `reason`, `note` and `labels`.
@@ -58,4 +60,11 @@ pub(in crate::storage) fn audit_record(row: &impl Columns) -> Result<AuditRecord
             labels: fields.list("labels")?,
         },
     })
+}
+
+/// The id of a new record: a UUIDv7 of the store's time.
+pub(in crate::storage) fn record_id(now: Timestamp) -> Uuid {
+    let micros = u64::try_from(now.micros()).unwrap_or(0);
+    let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))
 }

@@ -9,14 +9,14 @@ mod execution;
 mod lists;
 mod wait;
 
-pub(super) use approval::{ApprovalColumns, approval, bind_question};
-pub(super) use audit::{audit_record, bind_event};
+pub(super) use approval::{ApprovalColumns, approval, audience, bind_decision, bind_question};
+pub(super) use audit::{audit_record, bind_event, record_id};
 pub(super) use execution::{ExecutionColumns, bind_execution, execution};
 pub(super) use lists::list;
 pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};
 
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
-use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::invocation::{Objective, Subject};
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -329,11 +329,6 @@ pub(super) fn audience_entry(row: &impl Columns) -> Result<(Timestamp, ApprovalI
 /// Reads the id of an approval.
 pub(super) fn approval_id(row: &impl Columns) -> Result<ApprovalId, StoreError> {
     Fields::new(row, "approvals", "id").parsed("id", ApprovalId::parse)
-}
-
-/// Reads the id of a wait.
-pub(super) fn wait_id(row: &impl Columns) -> Result<WaitId, StoreError> {
-    Fields::new(row, "waits", "id").parsed("id", WaitId::parse)
 }
 
 /// Reads the key by which executions are listed.

@@ -1,17 +1,17 @@
 //! Passing the gate with an approval: the statements of many calls run as one text, so that what the driver asks for each
 //! is paid once for all of them. The calls run in their order, each with every condition of its own.
 
-use super::reads;
+use super::transaction::TransactionRows;
 use super::values::Statement;
 use super::writer::Write;
-use super::writes::{insert_execution, record, record_id};
+use super::writes::record_id;
 use crate::domain::audit::AuditEvent;
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
 use crate::storage::rows::{self, event_columns, execution_columns, same_subject, subject_columns};
-use crate::storage::{Accepting, StoreError};
+use crate::storage::{Accepting, StoreError, script};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqliteConnection, query};
 use std::sync::{Arc, LazyLock};
@@ -32,8 +32,8 @@ const USE_UP: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
      AND executions.state = 'succeeded') RETURNING $55 AS call, id, retry_of, version"
 );
-/// Each of the following does something only where the one before it did. A retry is left to [`retry`], which looks at
-/// what is retried.
+/// Each of the following does something only where the one before it did. A retry is left to `script::start_retry`, which
+/// looks at what is retried.
 const START: &str = concat!(
     "INSERT OR FAIL INTO executions (",
     execution_columns!(),
@@ -52,10 +52,6 @@ const CLOSE_AUDIENCE: &str = "UPDATE OR FAIL approval_audience SET state = 'cons
 /// The values of one call.
 const VALUES: usize = 55;
 
-/// What [`retry`] does to the audience, which the text above has left.
-const CLOSE_AUDIENCE_OF_RETRY: &str = "UPDATE approval_audience SET state = 'consumed', open_until = NULL
-    WHERE approval_id = $1 AND state <> 'consumed'";
-
 /// Calls in one text: the smallest that holds them. What it holds more is NULL, of which nothing comes.
 const SIZES: [usize; 3] = [1, 8, 32];
 /// Calls in the largest.
@@ -71,7 +67,7 @@ static TEXTS: LazyLock<[Arc<str>; 3]> = LazyLock::new(|| {
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 4] = [USE_UP, START, CLOSE_AUDIENCE, CLOSE_AUDIENCE_OF_RETRY];
+pub(super) const ALL: [&str; 3] = [USE_UP, START, CLOSE_AUDIENCE];
 
 /// See `Store::consume`.
 pub(super) struct Consume {
@@ -139,37 +135,21 @@ async fn consume_some(
             continue;
         };
         touched.approval(call.approval, used.version);
-        answers.push(Some(match used.retry_of {
+        answers.push(match used.retry_of {
             None => {
                 change.events.iter().for_each(|event| touched.recorded(event.kind, 1));
-                change.next
+                Some(change.next)
             }
-            Some(_) => retry(connection, call, &used, now, touched).await?,
-        }));
+            Some(retried) => {
+                let rows = &mut TransactionRows { connection: &mut *connection, now, touched: &mut *touched };
+                let started = script::start_retry(rows, &call.start, call.approval, retried).await?;
+                // Two calls of one attempt in one text: undone, each is run alone.
+                let twice = || format!("the attempt {} started twice", call.start.attempt);
+                Some(started.ok_or_else(|| StoreError::Inconsistent { cause: twice() })?)
+            }
+        });
     }
     Ok(())
-}
-
-/// What is left of a call whose approval, just used up, is a retry.
-async fn retry(
-    connection: &mut SqliteConnection,
-    call: &Consume,
-    used: &rows::Used,
-    now: Timestamp,
-    touched: &mut Touched,
-) -> Result<Execution, StoreError> {
-    let retried = match used.retry_of {
-        Some(id) => reads::execution(connection, id).await?,
-        None => None,
-    };
-    let change = call.start.clone().at(retried.as_ref(), now);
-    query(CLOSE_AUDIENCE_OF_RETRY).bind(call.approval.to_string()).execute(&mut *connection).await?;
-    if !insert_execution(connection, &change.next).await? {
-        // Two calls of one attempt in one text: undone, each is run alone.
-        return Err(StoreError::Inconsistent { cause: format!("the attempt {} started twice", call.start.attempt) });
-    }
-    record(connection, &change.events, now, touched).await?;
-    Ok(change.next)
 }
 
 /// Binds the one record of a start, with its id and time.

@@ -6,7 +6,7 @@
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `checkpoints`: from the log into the file, beside the writer
 //! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
-//! - `sealed`: the sealed arguments
+//! - `sealed`: the sealed arguments; `transaction`: the rows as the operations of several steps need them
 //! - `values`: how the driver takes values and gives rows
 
 //! - `seeding`: for measurements alone
@@ -20,10 +20,11 @@ mod listing;
 mod open;
 mod presence;
 mod reads;
-mod schema;
+pub(super) mod schema;
 mod sealed;
 mod seeding;
 mod sweeps;
+mod transaction;
 mod values;
 mod waits;
 mod writer;
@@ -31,7 +32,7 @@ mod writes;
 
 pub use open::OpenError;
 #[doc(hidden)]
-pub use seeding::{ApprovalCopy, BareConnection};
+pub use seeding::BareConnection;
 pub use writer::Statistics;
 
 use super::changes::{Changes, Feed};

@@ -7,26 +7,15 @@ use super::writer::Write;
 use super::writes::Touch;
 use super::{SqliteOptions, SqliteStore};
 use crate::domain::execution::Start;
-use crate::domain::fingerprint::{ArgumentsDigest, Fingerprint};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+use crate::storage::seeding::{ApprovalCopy, copied_columns};
 use crate::storage::time::StoreTime;
 use crate::storage::{Accepting, StoreError};
 use async_trait::async_trait;
 use serde_json::json;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, query};
-
-/// Everything of an approval but what tells two of them apart, in the order in which it is copied.
-macro_rules! copied_columns {
-    () => {
-        "version, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, create_time, \
-         decide_by, open_until, principal, agent, conversation, connector, account, connection, action, \
-         objective_transcript, objective_id, objective_revision, tool_definition_digest, labels, requested_by, scope, tags, \
-         policy_revision, reason, rules, clauses, exclude_requester, decide_within_us, use_within_us, requirement_digest, \
-         retry_of, retried_outcome, message, agent_note, omissions, preview_json"
-    };
-}
 
 const COPY_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, fingerprint, arguments_digest, ",
@@ -45,18 +34,6 @@ const COPY_DECISIONS: &str = "INSERT INTO approval_decisions
 const COPY_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
     SELECT copies.value ->> 0, kind, name, state, create_time, open_until
     FROM json_each($2) copies CROSS JOIN approval_audience WHERE approval_id = $1";
-
-/// What a copy of an approval has of its own; all else is its template's.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct ApprovalCopy {
-    /// Its id.
-    pub id: ApprovalId,
-    /// What it covers.
-    pub fingerprint: Fingerprint,
-    /// The arguments alone.
-    pub arguments: ArgumentsDigest,
-}
 
 /// Copies of one approval.
 struct Copies {

@@ -15,6 +15,11 @@ use sqlx::{Row as _, SqliteConnection, query};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long the writer works on one slice where nobody else writes: about as long as a commit takes, for who comes in between.
+const SHORT_SLICE: Duration = Duration::from_millis(1);
+/// How long at most, where others write so much that it is no more than half of what they wait for anyway.
+const LONG_SLICE: Duration = Duration::from_millis(4);
+
 // `OR FAIL` in what changes many rows: what fails undoes the whole transaction, so that SQLite need not keep what would undo
 // the statement alone.
 
@@ -210,7 +215,7 @@ impl Write for SweepStep {
             // Of a wait the domain says what becomes of its approvals, so each is dealt with by itself.
             let (rows, first) = waits::expire(connection, self.limit, now, touched).await?;
             let overdue = first.map_or(Duration::ZERO, |first| now.since(first));
-            return Ok(Swept { rows, overdue, elapsed: started.elapsed(), others: self.counters.others() });
+            return Ok(Swept { rows, overdue, elapsed: started.elapsed(), room: self.room() });
         };
         let Statements { find, kept, change, record } = statements;
         let until = now.minus(kept);
@@ -232,7 +237,14 @@ impl Write for SweepStep {
             }
         }
         let overdue = first.map_or(Duration::ZERO, |first| until.since(Timestamp::from_micros(first)));
-        Ok(Swept { rows, overdue, elapsed: started.elapsed(), others: self.counters.others() })
+        Ok(Swept { rows, overdue, elapsed: started.elapsed(), room: self.room() })
+    }
+}
+
+impl SweepStep {
+    /// How long the next slice may take: half as long as the writer has worked for others in the same transaction.
+    fn room(&self) -> Duration {
+        (self.counters.others() / 2).clamp(SHORT_SLICE, LONG_SLICE)
     }
 }
 

@@ -1,26 +1,23 @@
 //! The statements that write, each operation a [`Write`] that the writer runs within a transaction.
 
-use super::reads::{self, approval_columns};
-use super::sealed;
-use super::waits;
+use super::reads::approval_columns;
+use super::transaction::TransactionRows;
 use super::writer::Write;
 use crate::domain::approval::{Approval, Question, StateName};
 use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::ApprovalId;
-use crate::domain::requirement::Approver;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
+pub(super) use crate::storage::rows::record_id;
 use crate::storage::rows::{
     self, ApprovalColumns, ExecutionColumns, event_columns, execution_columns, same_subject, subject_columns,
 };
-use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested, Saved, StoreError, StoredKey};
+use crate::storage::{NewApproval, RequestKey, Requested, Saved, StoreError, StoredKey, script};
 use async_trait::async_trait;
 use sqlx::{Row as _, SqliteConnection, query};
-use std::collections::BTreeSet;
-use uuid::Uuid;
 
 /// The same question, open or overdue: same caller, every binding, retried execution and requirement. The
 /// connection is no part of it.
@@ -32,9 +29,9 @@ const SAME_QUESTION: &str = concat!(
     same_subject!(),
     " AND retry_of IS $14 AND requirement_digest = $15 AND wait_id IS $16 ORDER BY create_time, id"
 );
-const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
+pub(super) const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4)";
-const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
+pub(super) const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4)";
 const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ends_by, ",
@@ -57,6 +54,9 @@ const INSERT_AUDIENCE: &str = "INSERT INTO approval_audience (approval_id, kind,
     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (approval_id, kind, name) DO NOTHING";
 const UPDATE_AUDIENCE: &str = "UPDATE approval_audience SET state = $2, open_until = $3
     WHERE approval_id = $1 AND state <> $2";
+/// What is left of using up an approval that is a retry.
+const CLOSE_AUDIENCE: &str = "UPDATE approval_audience SET state = 'consumed', open_until = NULL
+    WHERE approval_id = $1 AND state <> 'consumed'";
 const INSERT_REQUEST_ID: &str = "INSERT INTO request_ids
     (caller, principal, agent, request_id, digest, approval_id, create_time) VALUES (?, ?, ?, ?, ?, ?, ?)";
 /// Starts an execution, if its attempt is new.
@@ -82,13 +82,14 @@ const INSERT_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
 #[cfg(test)]
-pub(super) const ALL: [&str; 8] = [
+pub(super) const ALL: [&str; 9] = [
     SAME_QUESTION,
     OPEN_OF_PRINCIPAL,
     OPEN_OF_AGENT,
     UPDATE_APPROVAL,
     COUNT_DECISIONS,
     UPDATE_AUDIENCE,
+    CLOSE_AUDIENCE,
     INSERT_EXECUTION,
     UPDATE_EXECUTION,
 ];
@@ -123,49 +124,8 @@ impl Write for Request {
         now: Timestamp,
         touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
-        let NewApproval { id, question, request, arguments, limits } = &self.0;
-        let subject = &question.subject;
-        if let Some(key) = request {
-            let (principal, agent) = (&subject.principal, &subject.agent);
-            let earlier = reads::earlier_request(connection, &question.requested_by, principal, agent, &key.id).await?;
-            if let Some(earlier) = earlier {
-                let same = earlier.digest == key.digest;
-                let answer = if same { Requested::Existing(earlier.approval) } else { Requested::RequestIdReused };
-                return Ok((answer, now));
-            }
-        }
-        let ends_by = match waits::room(connection, question, now, touched).await? {
-            Ok(ends_by) => ends_by,
-            Err(refused) => return Ok((refused, now)),
-        };
-        for same in same_question(connection, question).await? {
-            if let Some(change) = same.expired(now) {
-                write_approval(connection, &change, same.version, now, touched).await?;
-            } else {
-                if let Some(key) = request {
-                    insert_request_id(connection, key, &same, now).await?;
-                }
-                return Ok((Requested::Existing(same), now));
-            }
-        }
-        let (caller, principal, agent) = (&question.requested_by, &subject.principal, &subject.agent);
-        let limited = [
-            (OPEN_OF_PRINCIPAL, principal, limits.per_principal, OpenLimit::PerPrincipal),
-            (OPEN_OF_AGENT, agent, limits.per_agent, OpenLimit::PerAgent),
-        ];
-        for (statement, name, limit, reached) in limited {
-            if is_full(connection, statement, caller, name, limit, now).await? {
-                return Ok((Requested::LimitReached(reached), now));
-            }
-        }
-        let change = Approval::ask(*id, question.clone(), ends_by, now);
-        insert_approval(connection, &change.next, touched).await?;
-        sealed::insert(connection, *id, arguments).await?;
-        if let Some(key) = request {
-            insert_request_id(connection, key, &change.next, now).await?;
-        }
-        record(connection, &change.events, now, touched).await?;
-        Ok((Requested::Created(change.next), now))
+        let requested = script::request(&mut TransactionRows { connection, now, touched }, &self.0).await?;
+        Ok((requested, now))
     }
 }
 
@@ -202,19 +162,7 @@ impl Write for StartExecution {
         now: Timestamp,
         touched: &mut Touched,
     ) -> Result<Self::Answer, StoreError> {
-        let retried = match self.0.retry_of {
-            None => None,
-            Some(id) => match reads::execution(connection, id).await? {
-                Some(retried) if retried.is_theirs(&self.0.subject) && !retried.has_succeeded() => Some(retried),
-                Some(_) | None => return Ok(None),
-            },
-        };
-        let change = self.0.clone().at(retried.as_ref(), now);
-        if !insert_execution(connection, &change.next).await? {
-            return Ok(None);
-        }
-        record(connection, &change.events, now, touched).await?;
-        Ok(Some(change.next))
+        script::start(&mut TransactionRows { connection, now, touched }, &self.0).await
     }
 }
 
@@ -288,7 +236,10 @@ impl Write for AddKey {
     }
 }
 
-async fn same_question(connection: &mut SqliteConnection, question: &Question) -> Result<Vec<Approval>, StoreError> {
+pub(super) async fn same_question(
+    connection: &mut SqliteConnection,
+    question: &Question,
+) -> Result<Vec<Approval>, StoreError> {
     let rows = rows::bind_subject(query(SAME_QUESTION).bind(rows::text(&question.requested_by)), &question.subject)
         .bind(question.retry_of.map(|retried| retried.id.to_string()))
         .bind(question.requirement.digest().to_string())
@@ -298,24 +249,24 @@ async fn same_question(connection: &mut SqliteConnection, question: &Question) -
     rows.iter().map(rows::approval).collect()
 }
 
-/// Whether `limit` approvals of the caller and `name` are open; counts no further than that.
-async fn is_full(
+/// How many approvals of the caller and `name` are open, by [`OPEN_OF_PRINCIPAL`] or [`OPEN_OF_AGENT`]; counts no further
+/// than `most`.
+pub(super) async fn count_open(
     connection: &mut SqliteConnection,
     statement: &'static str,
-    caller: &Identifier,
-    name: &Identifier,
-    limit: u32,
+    (caller, name): (&Identifier, &Identifier),
+    most: u32,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<u32, StoreError> {
     let open: i64 = query(statement)
         .bind(rows::text(caller))
         .bind(rows::text(name))
         .bind(now.micros())
-        .bind(i64::from(limit))
+        .bind(i64::from(most))
         .fetch_one(connection)
         .await?
         .try_get(0)?;
-    Ok(open >= i64::from(limit))
+    Ok(u32::try_from(open).unwrap_or(u32::MAX))
 }
 
 /// Inserts an approval in whatever state, with its decisions and audience.
@@ -333,14 +284,7 @@ pub(super) async fn insert_approval(
     let statement = rows::bind_question(statement, &approval.question);
     ApprovalColumns::of(&approval.state).bind(statement, approval.decide_by).execute(&mut *connection).await?;
     touched.approval(approval.id, approval.version);
-    let entries = approval.question.requirement.clauses().iter().flat_map(|clause| clause.any_of());
-    let mut audience = BTreeSet::from([("person", &approval.question.subject.principal)]);
-    audience.extend(entries.filter_map(|entry| match entry {
-        Approver::Owner => None,
-        Approver::Group(name) => Some(("group", name)),
-        Approver::Person(id) => Some(("person", id)),
-    }));
-    for (kind, name) in audience {
+    for (kind, name) in rows::audience(&approval.question) {
         insert_audience(connection, approval, kind, name).await?;
     }
     insert_decisions(connection, approval).await
@@ -384,17 +328,7 @@ async fn insert_decisions(connection: &mut SqliteConnection, approval: &Approval
     let id = approval.id.to_string();
     let stored: i64 = query(COUNT_DECISIONS).bind(id.clone()).fetch_one(&mut *connection).await?.try_get(0)?;
     for (sequence, decision) in (0_i64..).zip(&approval.decisions).skip_while(|(sequence, _)| *sequence < stored) {
-        let groups: Vec<&str> = decision.groups.iter().map(Identifier::as_str).collect();
-        query(INSERT_DECISION)
-            .bind(id.clone())
-            .bind(sequence)
-            .bind(rows::text(&decision.person))
-            .bind(rows::list(&groups))
-            .bind(decision.as_owner)
-            .bind(decision.verdict.as_str())
-            .bind(decision.reason.clone())
-            .bind(rows::text(&decision.caller))
-            .bind(decision.at.micros())
+        rows::bind_decision(query(INSERT_DECISION).bind(id.clone()).bind(sequence), decision)
             .execute(&mut *connection)
             .await?;
         insert_audience(connection, approval, "person", &decision.person).await?;
@@ -420,6 +354,12 @@ async fn insert_audience(
     Ok(())
 }
 
+/// Has everyone who sees this approval see that it is used up.
+pub(super) async fn close_audience(connection: &mut SqliteConnection, id: ApprovalId) -> Result<(), StoreError> {
+    query(CLOSE_AUDIENCE).bind(id.to_string()).execute(connection).await?;
+    Ok(())
+}
+
 async fn set_audience(
     connection: &mut SqliteConnection,
     id: ApprovalId,
@@ -430,7 +370,7 @@ async fn set_audience(
     Ok(())
 }
 
-async fn insert_request_id(
+pub(super) async fn insert_request_id(
     connection: &mut SqliteConnection,
     key: &RequestKey,
     approval: &Approval,
@@ -474,11 +414,4 @@ pub(super) async fn record(
         touched.recorded(event.kind, 1);
     }
     Ok(())
-}
-
-/// A UUIDv7 of the store's time.
-pub(super) fn record_id(now: Timestamp) -> Uuid {
-    let micros = u64::try_from(now.micros()).unwrap_or(0);
-    let nanos = u32::try_from((micros % 1_000_000) * 1_000).unwrap_or(0);
-    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, micros / 1_000_000, nanos))
 }
