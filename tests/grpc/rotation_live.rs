@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt as _;
 
 /// The configuration is read again, and names these secrets, the first of which makes what is new.
-async fn take(sidecar: &Sidecar, names: &[&str]) {
+pub async fn take(sidecar: &Sidecar, names: &[&str]) {
     let mut config = config_in(sidecar.folder());
     let files: Vec<PathBuf> = names.iter().map(|name| sidecar.folder().join(name)).collect();
     config.secret_file = files[0].clone();
@@ -30,7 +30,7 @@ async fn makes_with(sidecar: &Sidecar, conversation: &str) -> String {
 }
 
 /// Whether it is ready, and what it lacks.
-async fn readiness(sidecar: &Sidecar) -> (bool, Vec<String>) {
+pub async fn readiness(sidecar: &Sidecar) -> (bool, Vec<String>) {
     let (status, body) = http_get(sidecar.running().health_address(), "/readyz").await;
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["ready"], status == 200);
