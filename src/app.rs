@@ -5,10 +5,14 @@ mod health;
 mod incoming;
 mod observe;
 mod reload;
+mod secrets;
 pub mod socket;
+mod store;
 mod transport;
 
 pub use incoming::{Incoming, Listener};
+pub use secrets::SecretsWatch;
+pub use store::OpenError;
 pub use transport::{OwnThread, server};
 
 pub use reload::Reload;
@@ -23,9 +27,8 @@ use crate::engine::{Engine, EvaluationAudit};
 use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
-use crate::secrets::{self, Keyring, SecretProblems, ServerSecret, TableKeys};
+use crate::secrets::{Keyring, SecretProblems};
 use crate::service::{Doors, Doorway, EdgeLayer};
-use crate::storage::sqlite::{OpenError, SqliteStore};
 use crate::storage::{Store, StoreError};
 use crate::sweeper::Sweeper;
 use health::Health;
@@ -107,6 +110,8 @@ pub struct Running {
     sweeping: JoinHandle<()>,
     grace_period: Duration,
     reload: Reload,
+    secrets: Arc<SecretsWatch>,
+    watching_secrets: JoinHandle<()>,
     /// Last: state changes that run on it are finished before it ends.
     _thread: OwnThread,
 }
@@ -126,9 +131,10 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
     let metrics = observe::metrics().map_err(StartError::Reflection)?;
-    let store = SqliteStore::open(config.sqlite.options(clock)).await.map_err(StartError::Open)?;
-    let store = observe::metered(store, &metrics);
-    match serve(config, Arc::new(policy), watched, callers, previewer, Arc::clone(&store), metrics).await {
+    let keyring = secrets::read(config)?;
+    let store = store::open(config, clock, &metrics).await?;
+    let opened = Opened { store: Arc::clone(&store), keyring, metrics };
+    match serve(config, Arc::new(policy), watched, callers, previewer, opened).await {
         Ok(running) => Ok(running),
         Err(error) => {
             store.close().await;
@@ -137,20 +143,27 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
     }
 }
 
+/// What was opened before everything else.
+struct Opened {
+    store: Arc<dyn Store>,
+    /// None if the table says whether there is to be a secret.
+    keyring: Option<Keyring>,
+    metrics: Arc<Metrics>,
+}
+
 async fn serve(
     config: &Config,
     policy: Arc<crate::domain::policy::Policy>,
     watched: Watched,
     callers: SharedCallers,
     previewer: Previewer,
-    store: Arc<dyn Store>,
-    metrics: Arc<Metrics>,
+    Opened { store, keyring, metrics }: Opened,
 ) -> Result<Running, StartError> {
-    let keys = keyring(config, store.as_ref()).await?;
+    let secrets = secrets::open(config, keyring, store.as_ref()).await?;
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Engine::new(Arc::clone(&store), policy, previewer, keys, config.open_limits);
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.open_limits);
     let engine = engine.counting(Arc::clone(&metrics));
     let (engine, evaluation_audit) = match config.audited_evaluations {
         AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
@@ -190,6 +203,7 @@ async fn serve(
     let doorway = Doorway::new((doors.agent(&callers), doors.approver(&callers), doors.operator(&callers)), rest);
     let serving = server().layer(edge).serve_with_incoming_shutdown(doorway, incoming, until(stopped.clone()));
     let doors = thread.handle().spawn(serving);
+    health.secrets_missing(!engine.secrets().missing.is_empty()).await;
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
         health_listener,
@@ -203,7 +217,9 @@ async fn serve(
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
-    let reload = Reload::start(config, watched, callers, Arc::clone(&engine), stopped);
+    let secrets = Arc::new(SecretsWatch::new(Arc::clone(&engine), health.clone()));
+    let watching_secrets = tokio::spawn(Arc::clone(&secrets).run(stopped.clone()));
+    let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     match &address {
         Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
@@ -234,28 +250,10 @@ async fn serve(
         sweeping,
         grace_period: config.grace_period,
         reload,
+        secrets,
+        watching_secrets,
         _thread: thread,
     })
-}
-
-/// The secrets that this table may be used with; it knows them all before anything is made with them.
-async fn keyring(config: &Config, store: &dyn Store) -> Result<Keyring, StartError> {
-    let table = TableKeys {
-        known: store.keys().await.map_err(StartError::Store)?,
-        in_use: store.keys_in_use().await.map_err(StartError::Store)?,
-    };
-    let (first, further) = (&config.secret_file, &config.further_secret_files);
-    let keyring = secrets::open(first, further, &table).map_err(StartError::Secrets)?;
-    for key in keyring.stored() {
-        if !table.known.contains(&key) {
-            tracing::info!(key_id = key.id, "a server secret that this database has not seen before");
-        }
-        store.add_key(key).await.map_err(StartError::Store)?;
-    }
-    for path in std::iter::once(first).chain(further).filter(|path| ServerSecret::is_readable_by_others(path)) {
-        tracing::warn!(path = %path.display(), "the server secret can be read by others than its owner");
-    }
-    Ok(keyring)
 }
 
 impl Running {
@@ -277,6 +275,11 @@ impl Running {
     /// What reads policy and configuration again while it serves.
     pub fn reload(&self) -> &Reload {
         &self.reload
+    }
+
+    /// What watches over the server secrets.
+    pub fn secrets(&self) -> &Arc<SecretsWatch> {
+        &self.secrets
     }
 
     /// The background work. It goes on by itself; a pass may be run at any time.
@@ -303,6 +306,7 @@ impl Running {
         self.engine.stop_watching();
         doors.abort();
         self.monitor.abort();
+        self.watching_secrets.abort();
         self.sweeping.abort();
         self.backlog.abort();
         if let Some(audit) = &self.evaluation_audit

@@ -3,33 +3,37 @@
 
 mod callers;
 mod changes;
+mod hidden;
 mod listen;
+mod postgres;
+mod store;
 mod upkeep;
+mod url;
+
+pub use hidden::Hidden;
+pub use postgres::PostgresSettings;
+pub use store::{SqliteSettings, StoreSettings, beside};
 
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::sqlite::SqliteOptions;
 use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use store::StoreSection;
 use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
 const LISTEN: &str = "127.0.0.1:7400";
 /// What the plaintext health listener listens on where nothing is said.
 const HEALTH_LISTEN: &str = "127.0.0.1:7401";
-/// The database where nothing is said.
-const DATABASE: &str = "countersign.db";
 /// The policy where nothing is said.
 const POLICY: &str = "policy";
-/// A rotation has two secrets; this many are a rotation that is never finished.
-const FURTHER_SECRETS: usize = 15;
 /// A configuration is written by hand; more than this is another file.
 const FILE_BYTES: u64 = 1024 * 1024;
 
@@ -52,18 +56,6 @@ struct File {
     log: LogSection,
     audit: AuditSection,
     callers: Vec<CallerSection>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct StoreSection {
-    sqlite: Option<PathBuf>,
-    secret_file: Option<PathBuf>,
-    further_secret_files: Option<Vec<PathBuf>>,
-    accept_clock: Option<bool>,
-    readers: Option<u32>,
-    acquire_timeout: Option<String>,
-    statement_timeout: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -125,6 +117,14 @@ pub struct Overrides {
     pub policy: Option<PathBuf>,
     /// `store.sqlite`, relative to the working directory.
     pub sqlite: Option<PathBuf>,
+    /// `store.postgres.url`.
+    pub postgres: Option<Hidden>,
+    /// The database's password, which no file of ours and no flag says.
+    pub postgres_password: Option<Hidden>,
+    /// `store.postgres.password_file`, relative to the working directory.
+    pub postgres_password_file: Option<PathBuf>,
+    /// Whether the server secrets are of no use to who asks, and need not be named.
+    pub without_secrets: bool,
     /// `store.secret_file`, relative to the working directory.
     pub secret_file: Option<PathBuf>,
     /// `store.further_secret_files`, relative to the working directory.
@@ -157,7 +157,7 @@ pub struct Config {
     /// How long calls in flight may take after a stop was asked for.
     pub grace_period: Duration,
     /// The database.
-    pub sqlite: SqliteSettings,
+    pub store: StoreSettings,
     /// The file of the server secret that makes what is new.
     pub secret_file: PathBuf,
     /// The files of those that only verify and open.
@@ -180,21 +180,6 @@ pub struct Config {
     pub audited_evaluations: AuditedEvaluations,
     /// Who may call.
     pub callers: Callers,
-}
-
-/// The database's settings; its clock is added when it is opened.
-#[derive(Clone, Debug)]
-pub struct SqliteSettings {
-    /// The database file.
-    pub path: PathBuf,
-    /// Whether a newest committed time far ahead of the clock is accepted.
-    pub accept_clock: bool,
-    /// Connections that read.
-    pub readers: u32,
-    /// How long a read may wait for one.
-    pub acquire_timeout: Duration,
-    /// How long a statement may take.
-    pub statement_timeout: Duration,
 }
 
 /// Everything that is wrong with a configuration, one line each.
@@ -255,44 +240,14 @@ impl Config {
             HEALTH_LISTEN,
             &mut problems,
         );
-        let path = said(&overrides.sqlite, file.store.sqlite, DATABASE);
-        let secret_file = match (&overrides.secret_file, file.store.secret_file) {
-            (Some(secret), _) => secret.clone(),
-            (None, Some(secret)) => folder.join(secret),
-            (None, None) => beside(&path, "secret"),
-        };
-        let further_secret_files = match (&overrides.further_secret_files, file.store.further_secret_files) {
-            (Some(files), _) => files.clone(),
-            (None, files) => files.unwrap_or_default().iter().map(|path| folder.join(path)).collect(),
-        };
-        if further_secret_files.len() > FURTHER_SECRETS {
-            let count = further_secret_files.len();
-            problems.push(format!("store.further_secret_files: {count} are more than {FURTHER_SECRETS}"));
-        }
         let seconds = Duration::from_secs;
-        let mut span = |key: &str, text: Option<String>, default: Duration, most: Duration| match text {
-            None => default,
-            Some(text) => match parse_span(&text) {
-                Some(span) if (Duration::from_millis(1)..=most).contains(&span) => span,
-                Some(_) | None => {
-                    let most = show_span(most);
-                    problems.push(format!("{key}: {text:?} is no duration from 1ms to {most}, such as `10s`"));
-                    default
-                }
-            },
-        };
-        let policy_settle = span("policy_settle", file.policy_settle, Duration::from_millis(300), seconds(60));
-        let grace_period = span("grace_period", file.grace_period, seconds(10), seconds(600));
-        let acquire_timeout = span("store.acquire_timeout", file.store.acquire_timeout, seconds(2), seconds(60));
-        let statement_timeout = span("store.statement_timeout", file.store.statement_timeout, seconds(5), seconds(60));
-        let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), seconds(60 * 60));
-        let sqlite = SqliteSettings {
-            path,
-            accept_clock: overrides.accept_clock.or(file.store.accept_clock).unwrap_or(false),
-            readers: bounded("store.readers", file.store.readers, 4, 1, 64, &mut problems),
-            acquire_timeout,
-            statement_timeout,
-        };
+        let spans = |most: u64| (Duration::from_millis(1), seconds(most));
+        let policy_settle =
+            span("policy_settle", file.policy_settle, Duration::from_millis(300), spans(60), &mut problems);
+        let grace_period = span("grace_period", file.grace_period, seconds(10), spans(600), &mut problems);
+        let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
+        let store::Resolved { settings: store, secret_file, further_secret_files } =
+            store::resolve(file.store, folder, overrides, &mut problems);
         let open_limits = OpenLimits {
             per_principal: bounded(
                 "limits.open_per_principal",
@@ -346,7 +301,7 @@ impl Config {
             policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
             grace_period,
-            sqlite,
+            store,
             secret_file,
             further_secret_files,
             arguments_bytes,
@@ -361,38 +316,6 @@ impl Config {
         };
         (config, problems)
     }
-}
-
-impl SqliteSettings {
-    /// The settings of a database at `path`, as they are where nothing is said.
-    pub fn at(path: PathBuf) -> Self {
-        Self {
-            path,
-            accept_clock: false,
-            readers: 4,
-            acquire_timeout: Duration::from_secs(2),
-            statement_timeout: Duration::from_secs(5),
-        }
-    }
-
-    /// What the store is opened with.
-    pub fn options(&self, clock: std::sync::Arc<dyn crate::clock::Clock>) -> SqliteOptions {
-        SqliteOptions {
-            accept_clock: self.accept_clock,
-            readers: self.readers,
-            acquire_timeout: self.acquire_timeout,
-            statement_timeout: self.statement_timeout,
-            ..SqliteOptions::new(self.path.clone(), clock)
-        }
-    }
-}
-
-/// The file beside `path` with `extension` added to its name.
-pub fn beside(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    PathBuf::from(name)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -413,6 +336,25 @@ fn address(key: &str, text: Option<&str>, default: &str, problems: &mut Vec<Stri
         problems.push(format!("{key}: {text:?} is no address and port, such as `{default}`"));
         SocketAddr::from(([127, 0, 0, 1], 0))
     })
+}
+
+/// A duration from `least` to `most`.
+fn span(
+    key: &str,
+    text: Option<String>,
+    default: Duration,
+    (least, most): (Duration, Duration),
+    problems: &mut Vec<String>,
+) -> Duration {
+    let Some(text) = text else { return default };
+    match parse_span(&text) {
+        Some(span) if (least..=most).contains(&span) => span,
+        Some(_) | None => {
+            let (least, most) = (show_span(least), show_span(most));
+            problems.push(format!("{key}: {text:?} is no duration from {least} to {most}, such as `10s`"));
+            default
+        }
+    }
 }
 
 fn bounded<N: PartialOrd + std::fmt::Display>(

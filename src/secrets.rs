@@ -62,6 +62,16 @@ pub enum SecretError {
         /// Which.
         path: PathBuf,
     },
+    /// The first secret's file is not there, and none is made for a table that others use too.
+    Required {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The secret that makes what is new would be gone while the sidecar serves.
+    StillFirst {
+        /// Its id.
+        id: String,
+    },
     /// The file that should have the first secret is not there, and the table was used before.
     FirstMissing {
         /// Where it was looked for.
@@ -107,6 +117,17 @@ impl fmt::Display for SecretError {
             Self::NoRandomness => formatter.write_str("this machine has no randomness to make a server secret from"),
             Self::Derivation => formatter.write_str("no key could be derived from the server secret"),
             Self::Missing { path } => write!(formatter, "the server secret {} is missing", path.display()),
+            Self::Required { path } => write!(
+                formatter,
+                "the server secret {} does not exist, and none is made for a database that other sidecars use too: make it \
+                 once with `countersign secret new --out FILE`, and copy it to every sidecar",
+                path.display()
+            ),
+            Self::StillFirst { id } => write!(
+                formatter,
+                "the server secret of the key id {id} makes what is new, and is not among these: let another one do so \
+                 first and name this one in `store.further_secret_files`, then take it out"
+            ),
             Self::FirstMissing { path, table } => write!(
                 formatter,
                 "the server secret {} is missing, and the database was used with the key id {}: restore that secret. To \
@@ -149,11 +170,13 @@ impl SecretError {
             Self::File { path, .. }
             | Self::NotASecret { path }
             | Self::Missing { path }
+            | Self::Required { path }
             | Self::FirstMissing { path, .. }
             | Self::Duplicate { path, .. } => path == file,
             Self::NoRandomness
             | Self::Derivation
             | Self::UnknownToTable { .. }
+            | Self::StillFirst { .. }
             | Self::InUse { .. }
             | Self::CheckFailed { .. } => false,
         }
@@ -301,6 +324,18 @@ impl Keys {
         mac.update(cursor.as_bytes());
         mac
     }
+}
+
+/// The key id that a token of the form `cs1.<key id>.<approval id>.<mac>` names, whoever made it.
+fn key_id_of(token: &str) -> Option<&str> {
+    let mut parts = token.split('.');
+    let (version, key_id, id, code) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let formed = parts.next().is_none()
+        && version == TOKEN_VERSION
+        && parse_hex::<8>(key_id).is_some()
+        && ApprovalId::parse(id).is_some()
+        && parse_hex::<32>(code).is_some();
+    formed.then_some(key_id)
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
@@ -39,7 +39,11 @@ const STORE_LOST: Duration = Duration::from_secs(10);
 pub(super) struct Health {
     reporter: HealthReporter,
     ready: Arc<AtomicBool>,
+    store_lost: Arc<AtomicBool>,
+    secrets_missing: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
+    /// Held while the parts are put together and told, so that the last to change one has the last word.
+    telling: Arc<Mutex<()>>,
 }
 
 impl std::fmt::Debug for Health {
@@ -53,20 +57,40 @@ impl Health {
         let reporter = HealthReporter::new();
         let service = HealthServer::new(HealthService::from_health_reporter(reporter.clone()))
             .max_decoding_message_size(QUESTION_BYTES);
-        (Self { reporter, ready: Arc::default(), stopping: Arc::default() }, service)
+        let health = Self {
+            reporter,
+            ready: Arc::default(),
+            store_lost: Arc::default(),
+            secrets_missing: Arc::default(),
+            stopping: Arc::default(),
+            telling: Arc::default(),
+        };
+        (health, service)
     }
 
     pub(super) async fn serving(&self) {
         self.reporter.set_service_status(LIVENESS, ServingStatus::Serving).await;
-        self.set(true).await;
+        self.tell().await;
     }
 
     pub(super) async fn stopping(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.set(false).await;
+        self.tell().await;
     }
 
-    async fn set(&self, ready: bool) {
+    /// Whether the table wants secrets that are not at hand.
+    pub(super) async fn secrets_missing(&self, missing: bool) {
+        if self.secrets_missing.swap(missing, Ordering::SeqCst) != missing {
+            self.tell().await;
+        }
+    }
+
+    /// Puts the parts together and tells them.
+    async fn tell(&self) {
+        let _telling = self.telling.lock().await;
+        let ready = [&self.store_lost, &self.secrets_missing, &self.stopping]
+            .iter()
+            .all(|hindrance| !hindrance.load(Ordering::SeqCst));
         self.ready.store(ready, Ordering::SeqCst);
         let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
         for service in READY_FOR {
@@ -89,21 +113,18 @@ impl Health {
             if answered {
                 last = Instant::now();
             }
-            let (was, is) = (self.ready.load(Ordering::SeqCst), answered || last.elapsed() < STORE_LOST);
+            let (was, is) = (self.store_lost.load(Ordering::SeqCst), !answered && last.elapsed() >= STORE_LOST);
             // A store that answers turns readiness on at once; one that fails turns it off only when it is lost.
-            if self.stopping.load(Ordering::SeqCst) || was == is || (!was && !answered) {
+            if self.stopping.load(Ordering::SeqCst) || was == is || (was && !answered) {
                 continue;
             }
             if is {
-                tracing::info!("the store answers again");
-            } else {
                 tracing::error!(lost_ms = STORE_LOST.as_millis(), "the store is lost: not ready");
+            } else {
+                tracing::info!("the store answers again");
             }
-            self.set(is).await;
-            // A stop that came in between has the last word.
-            if self.stopping.load(Ordering::SeqCst) {
-                self.set(false).await;
-            }
+            self.store_lost.store(is, Ordering::SeqCst);
+            self.tell().await;
         }
     }
 }
@@ -130,8 +151,13 @@ pub(super) async fn serve(
                 // A sidecar whose newest policy was refused serves on under the last good one: ready, and saying so.
                 let in_force = engine.in_force();
                 let (revision, failed) = (in_force.policy.revision(), in_force.reload.last_failed());
+                // Key ids are hexadecimal digits of ours or of the table's, told as the words that they are.
+                let missing: Vec<String> =
+                    engine.secrets().missing.iter().map(|id| format!("\"{}\"", id.escape_default())).collect();
+                let missing = missing.join(",");
                 let body = format!(
-                    "{{\"ready\":{ready},\"policy_revision\":\"{revision}\",\"policy_reload_failed\":{failed}}}\n"
+                    "{{\"ready\":{ready},\"policy_revision\":\"{revision}\",\"policy_reload_failed\":{failed},\
+                     \"missing_secrets\":[{missing}]}}\n"
                 );
                 async move { (status, [("content-type", "application/json")], body) }
             }),

@@ -5,6 +5,7 @@ use crate::proto::DESCRIPTORS;
 use crate::service;
 use crate::storage::Store;
 use crate::storage::metered::Metered;
+use crate::storage::postgres::PostgresStore;
 use crate::storage::sqlite::SqliteStore;
 use crate::sweeper::Sweeper;
 use axum::http::{HeaderMap, HeaderName};
@@ -28,21 +29,46 @@ pub(super) fn metrics() -> Result<Arc<Metrics>, String> {
     Ok(Arc::new(Metrics::new(methods)))
 }
 
+/// A store that says what was written to it.
+pub(super) trait Counting: Store + 'static {
+    /// By this process, since it was opened.
+    fn figures(&self) -> WriterFigures;
+}
+
+impl Counting for SqliteStore {
+    fn figures(&self) -> WriterFigures {
+        let figures = self.statistics();
+        WriterFigures {
+            writes: figures.writes,
+            commits: figures.commits,
+            undone: Some(figures.undone),
+            retries: None,
+            reconnects: figures.reconnects,
+            records: figures.records,
+        }
+    }
+}
+
+impl Counting for PostgresStore {
+    fn figures(&self) -> WriterFigures {
+        let figures = self.statistics();
+        WriterFigures {
+            writes: figures.writes,
+            commits: figures.commits,
+            undone: None,
+            retries: Some(figures.retries),
+            reconnects: figures.reconnects,
+            records: figures.records,
+        }
+    }
+}
+
 /// The same store, counted.
-pub(super) fn metered(store: SqliteStore, metrics: &Arc<Metrics>) -> Arc<dyn Store> {
+pub(super) fn metered<S: Counting>(store: S, metrics: &Arc<Metrics>) -> Arc<dyn Store> {
     let store = Arc::new(store);
     // Whoever counts does not keep the database open.
     let counted = Arc::downgrade(&store);
-    metrics.read_writer(move || {
-        let figures = counted.upgrade()?.statistics();
-        Some(WriterFigures {
-            writes: figures.writes,
-            commits: figures.commits,
-            undone: figures.undone,
-            reconnects: figures.reconnects,
-            records: figures.records,
-        })
-    });
+    metrics.read_writer(move || Some(counted.upgrade()?.figures()));
     Arc::new(Metered::new(store, Arc::clone(metrics)))
 }
 

@@ -1,10 +1,11 @@
-//! Reading again while the sidecar serves: the policy whenever its files have changed and hold still, and the callers when
-//! they are told to be. What is right is swapped in whole; what is wrong changes nothing and is said.
+//! Reading again while the sidecar serves: the policy whenever its files have changed and hold still, and callers and
+//! server secrets when they are told to be. What is right is swapped in whole; what is wrong changes nothing and is said.
 //!
 //! Files are looked at, not watched: names, resolved files, sizes and times, twice a second. That sees renames, links that
 //! are led elsewhere (as mounts of container platforms do) and network mounts, and any storm of changes costs one reading
 //! for each time that files must hold still.
 
+use super::secrets::SecretsWatch;
 use crate::auth::SharedCallers;
 use crate::config::Config;
 use crate::domain::policy::Problem;
@@ -32,6 +33,7 @@ const EXPIRY: Duration = Duration::from_millis(500);
 pub struct Reload {
     asked: Arc<Notify>,
     callers: SharedCallers,
+    secrets: Arc<SecretsWatch>,
     /// What the process was started with.
     started: Arc<Config>,
 }
@@ -42,6 +44,7 @@ impl Reload {
         config: &Config,
         watched: Watched,
         callers: SharedCallers,
+        secrets: Arc<SecretsWatch>,
         engine: Arc<Engine>,
         stopped: watch::Receiver<bool>,
     ) -> Self {
@@ -50,7 +53,7 @@ impl Reload {
         say_expired(&callers);
         tokio::spawn(until(stopped.clone(), reloader.run()));
         tokio::spawn(until(stopped, end_expired(callers.clone())));
-        Self { asked, callers, started: Arc::new(config.clone()) }
+        Self { asked, callers, secrets, started: Arc::new(config.clone()) }
     }
 
     /// Has the policy read again now, though nothing says that it changed. It still has to hold still first.
@@ -63,9 +66,10 @@ impl Reload {
         &self.callers
     }
 
-    /// Takes what can be taken of a configuration without problems: its callers. Of what else differs the log says that it
-    /// needs a restart.
-    pub fn configuration(&self, config: &Config) {
+    /// Takes what can be taken of a configuration without problems: its callers, and the secrets in the files that it names.
+    /// Secrets that may not be taken change nothing, and the log says why. Of what else differs the log says that it needs a
+    /// restart.
+    pub async fn configuration(&self, config: &Config) {
         let was = self.callers.now();
         self.callers.replace(config.callers.clone());
         for name in was.changed(&config.callers) {
@@ -85,6 +89,7 @@ impl Reload {
         for key in self.started.needs_restart(config) {
             tracing::warn!(key, "the configuration changed what is taken at start alone: it needs a restart");
         }
+        self.secrets.replace(&config.secret_file, &config.further_secret_files).await;
         tracing::info!(callers = config.callers.iter().count(), "the configuration was read again");
     }
 }

@@ -9,10 +9,11 @@ use crate::address::Address;
 use crate::app::socket::{self, Found};
 use crate::auth::{Powers, Role};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, PostgresSettings, StoreSettings};
 use crate::domain::policy::Policy;
 use crate::policy_files::load_policy;
-use crate::secrets::read_files;
+use crate::secrets::{SecretError, read_files};
+use crate::storage::postgres::TlsMode;
 use clap::Args;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -74,6 +75,7 @@ impl Findings {
 pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exit> {
     let mut findings = Findings::default();
     let overrides = command.settings.overrides();
+    let mut store = None;
     let policy = match Config::inspect(command.config.as_deref(), &overrides) {
         Ok((config, problems)) => {
             for problem in problems {
@@ -82,7 +84,16 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             listeners(&config, &mut findings)?;
             callers(&config, &mut findings);
             let policy = policy(&config.policy, &mut findings);
-            database(&config.sqlite.path, &mut findings);
+            store = match &config.store {
+                StoreSettings::Sqlite(settings) => {
+                    database(&settings.path, &mut findings);
+                    Some(format!("sqlite {}", settings.path.display()))
+                }
+                StoreSettings::Postgres(settings) => {
+                    server(settings, &mut findings);
+                    settings.place().map(|place| format!("postgres {place}"))
+                }
+            };
             secrets(&config, &mut findings);
             policy
         }
@@ -92,15 +103,21 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             }
             // What flags name can be looked at though the file says nothing.
             let policy = overrides.policy.as_deref().and_then(|path| policy(path, &mut findings));
-            overrides.sqlite.as_deref().into_iter().for_each(|path| database(path, &mut findings));
+            let named = overrides.sqlite.as_deref().filter(|path| !is_url(path));
+            named.into_iter().for_each(|path| database(path, &mut findings));
             policy
         }
     };
-    report(command.json, policy.as_ref(), &findings, out)?;
+    report(command.json, (policy.as_ref(), store.as_deref()), &findings, out)?;
     Ok(if findings.problems.is_empty() { Exit::Done } else { Exit::No })
 }
 
-fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
+fn report(
+    as_json: bool,
+    (policy, store): (Option<&Policy>, Option<&str>),
+    findings: &Findings,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let valid = findings.problems.is_empty();
     if as_json {
         let list = |found: &[(Part, String)]| -> Vec<_> {
@@ -111,6 +128,7 @@ fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut
             "problems": list(&findings.problems),
             "warnings": list(&findings.warnings),
             "policy_revision": policy.map(Policy::revision),
+            "store": store,
         });
         return writeln!(out, "{}", terminal::json(&answer));
     }
@@ -126,6 +144,9 @@ fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut
     if let Some(policy) = policy {
         let connectors: Vec<String> = policy.connectors().map(|connector| connector.name).collect();
         writeln!(out, "policy:  revision {}, connectors {}", policy.revision(), safe(&connectors.join(", ")))?;
+    }
+    if let Some(store) = store {
+        writeln!(out, "store:   {}", safe(store))?;
     }
     let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let (problems, warnings) = (many(findings.problems.len(), "problem"), many(findings.warnings.len(), "warning"));
@@ -236,6 +257,53 @@ fn database(path: &Path, findings: &mut Findings) {
     }
 }
 
+/// The database server is not asked: only what is said of it is looked at.
+fn server(settings: &PostgresSettings, findings: &mut Findings) {
+    let certificate = settings.client_certificate.as_ref().map(|(certificate, _)| certificate);
+    let key = settings.client_certificate.as_ref().map(|(_, key)| key);
+    for (what, file) in [
+        ("the password's file", settings.password_file.as_ref()),
+        ("the root certificate", settings.root_certificate.as_ref()),
+        ("the client's certificate", certificate),
+        ("the client's key", key),
+    ] {
+        // A folder can be opened, and not read.
+        let read = file.map(|path| (path, File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut [0]))));
+        if let Some((path, Err(cause))) = read {
+            findings.problem(Part::Database, format!("{what} {}: {cause}", path.display()));
+        }
+    }
+    for (what, path) in
+        settings.password_file.iter().map(|path| ("password", path)).chain(key.map(|path| ("client's key", path)))
+    {
+        let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+        if mode & 0o077 != 0 {
+            let mode = mode & 0o777;
+            let what = format!("{}: others than its owner may read the {what} (mode {mode:o})", path.display());
+            findings.warning(Part::Database, what);
+        }
+    }
+    if !settings.is_local() {
+        match settings.tls {
+            TlsMode::Disable | TlsMode::Prefer => findings.warning(
+                Part::Database,
+                "store.postgres.tls: what goes to the database may go in the clear: whoever is on the way reads it and \
+                 changes it",
+            ),
+            TlsMode::Require | TlsMode::VerifyCa => findings.warning(
+                Part::Database,
+                "store.postgres.tls: nobody looks whether the server is the one that is meant: only `verify-full` does",
+            ),
+            TlsMode::VerifyFull => {}
+        }
+    }
+}
+
+/// Whether a database server is named where a file should be; such a text may hold a password.
+fn is_url(path: &Path) -> bool {
+    path.to_string_lossy().contains("://")
+}
+
 /// Which secrets the database needs is in the database, which is not opened.
 fn secrets(config: &Config, findings: &mut Findings) {
     let first = &config.secret_file;
@@ -251,11 +319,18 @@ fn secrets(config: &Config, findings: &mut Findings) {
         }
     }
     let missing = fs::metadata(first).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound);
+    let Some(sqlite) = config.store.sqlite() else {
+        // Where it is not named at all, the configuration has that problem.
+        if minting.is_none() && missing && !first.as_os_str().is_empty() {
+            findings.problem(Part::Secret, SecretError::Required { path: first.clone() }.to_string());
+        }
+        return;
+    };
     if minting.is_none() && missing {
         if let Err(problem) = writable_folder(first) {
             findings.problem(Part::Secret, problem);
         }
-        if fs::metadata(&config.sqlite.path).is_ok_and(|found| found.len() > 0) {
+        if fs::metadata(&sqlite.path).is_ok_and(|found| found.len() > 0) {
             let what = format!(
                 "{}: does not exist, and the database does: a database that was used with another secret is refused",
                 first.display()

@@ -5,10 +5,11 @@ mod dev;
 use super::exit::Exit;
 use crate::app::{self, Reload};
 use crate::clock::SystemClock;
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Hidden, Overrides};
 use crate::domain::text::{LineBreaks, neutralise};
 use crate::telemetry;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,35 @@ pub(super) struct ServeCommand {
     dev_dir: PathBuf,
 }
 
+/// The database server that many sidecars may share.
+#[derive(Args, Debug, Default, Clone)]
+pub(super) struct PostgresFlags {
+    /// The Postgres database, in place of a file: postgres://USER@HOST:PORT/DATABASE, without a password.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "COUNTERSIGN_POSTGRES",
+        hide_env_values = true,
+        value_parser = OsStringValueParser::new().map(Hidden::from)
+    )]
+    postgres: Option<Hidden>,
+    /// The file of its password; or the password itself in COUNTERSIGN_POSTGRES_PASSWORD, which is no flag.
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_POSTGRES_PASSWORD_FILE")]
+    postgres_password_file: Option<PathBuf>,
+}
+
+impl PostgresFlags {
+    /// Adds what is said over the configuration file.
+    pub(super) fn over(&self, overrides: Overrides) -> Overrides {
+        Overrides {
+            postgres: self.postgres.clone(),
+            postgres_password: std::env::var_os("COUNTERSIGN_POSTGRES_PASSWORD").map(Hidden::from),
+            postgres_password_file: self.postgres_password_file.clone(),
+            ..overrides
+        }
+    }
+}
+
 /// Settings that the environment and flags may override.
 #[derive(Args, Debug, Default)]
 pub(super) struct Settings {
@@ -45,7 +75,9 @@ pub(super) struct Settings {
     /// The database file [default: countersign.db].
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_SQLITE")]
     sqlite: Option<PathBuf>,
-    /// The server secret's file [default: beside the database].
+    #[command(flatten)]
+    postgres: PostgresFlags,
+    /// The server secret's file [default: beside the database file; with Postgres it is required].
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_SECRET_FILE")]
     secret_file: Option<PathBuf>,
     /// The files of server secrets that only verify and open, separated by colons.
@@ -68,7 +100,7 @@ pub(super) struct Settings {
 impl Settings {
     /// What is said over the configuration file.
     pub(super) fn overrides(&self) -> Overrides {
-        Overrides {
+        self.postgres.over(Overrides {
             listen: self.listen.clone(),
             health_listen: self.health_listen.clone(),
             policy: self.policy.clone(),
@@ -79,7 +111,8 @@ impl Settings {
             reflection: self.reflection,
             log_format: self.log_format.clone(),
             log_filter: self.log_filter.clone(),
-        }
+            ..Overrides::default()
+        })
     }
 }
 
@@ -158,7 +191,7 @@ async fn read_again(reload: &Reload, source: Option<Source>) {
     };
     tracing::info!("SIGHUP: policy and configuration are read again");
     match tokio::task::spawn_blocking(move || Config::load(path.as_deref(), &overrides)).await {
-        Ok(Ok(config)) => reload.configuration(&config),
+        Ok(Ok(config)) => reload.configuration(&config).await,
         Ok(Err(problems)) => {
             for problem in &problems.0 {
                 tracing::warn!("configuration: {}", neutralise(problem, LineBreaks::Escape).text);

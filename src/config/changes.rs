@@ -1,10 +1,10 @@
 //! What differs between the configuration that a process runs with and one that was read later.
 
-use super::Config;
+use super::{Config, PostgresSettings, SqliteSettings, StoreSettings};
 
 impl Config {
-    /// The keys of `newer` that differ from this and are taken only at start, as the file spells them. Callers are not
-    /// among them: they are replaced while the sidecar runs.
+    /// The keys of `newer` that differ from this and are taken only at start, as the file spells them. Callers and
+    /// the files of secrets are not among them: they are replaced while the sidecar runs.
     pub fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
         // Whoever adds a key says here whether it needs a restart.
         let Self {
@@ -15,9 +15,9 @@ impl Config {
             policy_settle,
             reflection,
             grace_period,
-            sqlite,
-            secret_file,
-            further_secret_files,
+            store,
+            secret_file: _,
+            further_secret_files: _,
             arguments_bytes,
             open_limits,
             sweep_every,
@@ -28,7 +28,7 @@ impl Config {
             audited_evaluations,
             callers: _,
         } = self;
-        [
+        let mut keys = changed([
             ("listen", *listen == newer.listen),
             ("socket_mode", *socket_mode == newer.socket_mode),
             ("health_listen", *health_listen == newer.health_listen),
@@ -36,13 +36,6 @@ impl Config {
             ("policy_settle", *policy_settle == newer.policy_settle),
             ("reflection", *reflection == newer.reflection),
             ("grace_period", *grace_period == newer.grace_period),
-            ("store.sqlite", sqlite.path == newer.sqlite.path),
-            ("store.secret_file", *secret_file == newer.secret_file),
-            ("store.further_secret_files", *further_secret_files == newer.further_secret_files),
-            ("store.accept_clock", sqlite.accept_clock == newer.sqlite.accept_clock),
-            ("store.readers", sqlite.readers == newer.sqlite.readers),
-            ("store.acquire_timeout", sqlite.acquire_timeout == newer.sqlite.acquire_timeout),
-            ("store.statement_timeout", sqlite.statement_timeout == newer.sqlite.statement_timeout),
             ("limits.arguments_bytes", *arguments_bytes == newer.arguments_bytes),
             ("limits.open_per_principal", open_limits.per_principal == newer.open_limits.per_principal),
             ("limits.open_per_agent", open_limits.per_agent == newer.open_limits.per_agent),
@@ -52,11 +45,72 @@ impl Config {
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),
-        ]
-        .into_iter()
-        .filter_map(|(key, same)| (!same).then_some(key))
-        .collect()
+        ]);
+        keys.extend(store.needs_restart(&newer.store));
+        keys
     }
+}
+
+impl StoreSettings {
+    fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
+        match (self, newer) {
+            (Self::Sqlite(settings), Self::Sqlite(newer)) => settings.needs_restart(newer),
+            (Self::Postgres(settings), Self::Postgres(newer)) => settings.needs_restart(newer),
+            (Self::Sqlite(_), Self::Postgres(_)) | (Self::Postgres(_), Self::Sqlite(_)) => vec!["store"],
+        }
+    }
+}
+
+impl SqliteSettings {
+    fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
+        let Self { path, accept_clock, readers, acquire_timeout, statement_timeout } = self;
+        changed([
+            ("store.sqlite", *path == newer.path),
+            ("store.accept_clock", *accept_clock == newer.accept_clock),
+            ("store.readers", *readers == newer.readers),
+            ("store.acquire_timeout", *acquire_timeout == newer.acquire_timeout),
+            ("store.statement_timeout", *statement_timeout == newer.statement_timeout),
+        ])
+    }
+}
+
+impl PostgresSettings {
+    fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
+        let Self {
+            url,
+            password,
+            password_file,
+            tls,
+            root_certificate,
+            client_certificate,
+            connections,
+            acquire_timeout,
+            statement_timeout,
+            poll_every,
+            migrate,
+            notify,
+            clock: _,
+        } = self;
+        changed([
+            ("store.postgres.url", *url == newer.url),
+            ("COUNTERSIGN_POSTGRES_PASSWORD", *password == newer.password),
+            ("store.postgres.password_file", *password_file == newer.password_file),
+            ("store.postgres.tls", *tls == newer.tls),
+            ("store.postgres.root_certificate_file", *root_certificate == newer.root_certificate),
+            ("store.postgres.client_certificate_file", *client_certificate == newer.client_certificate),
+            ("store.postgres.connections", *connections == newer.connections),
+            ("store.acquire_timeout", *acquire_timeout == newer.acquire_timeout),
+            ("store.statement_timeout", *statement_timeout == newer.statement_timeout),
+            ("store.postgres.poll_every", *poll_every == newer.poll_every),
+            ("store.postgres.migrate", *migrate == newer.migrate),
+            ("store.postgres.notify", *notify == newer.notify),
+        ])
+    }
+}
+
+/// The keys of what is not the same.
+fn changed<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
+    keys.into_iter().filter_map(|(key, same)| (!same).then_some(key)).collect()
 }
 
 #[cfg(test)]
@@ -72,9 +126,18 @@ mod tests {
         let mut newer = config.clone();
         newer.callers = crate::auth::Callers::new(vec![]);
         assert!(config.needs_restart(&newer).is_empty());
-        newer.sqlite.readers += 1;
+        newer.secret_file = "another".into();
+        newer.store.sqlite_mut().unwrap().readers += 1;
         newer.policy_settle = Duration::from_secs(1);
         newer.log_filter = "debug".to_owned();
-        assert_eq!(config.needs_restart(&newer), ["policy_settle", "store.readers", "log.filter"]);
+        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store.readers"]);
+        let postgres = PostgresSettings::at("postgres://u@db/cs");
+        newer.store = StoreSettings::Postgres(postgres.clone());
+        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store"]);
+        let mut other = newer.clone();
+        assert!(newer.needs_restart(&other).is_empty());
+        let password = Some(zeroize::Zeroizing::new("hunter2".to_owned()));
+        other.store = StoreSettings::Postgres(PostgresSettings { password, notify: false, ..postgres });
+        assert_eq!(newer.needs_restart(&other), ["COUNTERSIGN_POSTGRES_PASSWORD", "store.postgres.notify"]);
     }
 }

@@ -6,9 +6,13 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use std::sync::Arc;
 
-fn load(text: &str) -> Result<Config, ConfigProblems> {
+pub(super) fn load(text: &str) -> Result<Config, ConfigProblems> {
+    load_with(text, &Overrides::default())
+}
+
+pub(super) fn load_with(text: &str, overrides: &Overrides) -> Result<Config, ConfigProblems> {
     let (file, unknown) = File::parse(text).map_err(|problem| ConfigProblems(vec![problem]))?;
-    let config = resolve(file, Path::new("/etc/countersign"), &Overrides::default());
+    let config = resolve(file, Path::new("/etc/countersign"), overrides);
     if unknown.is_empty() { config } else { Err(ConfigProblems(unknown)) }
 }
 
@@ -27,12 +31,12 @@ fn nothing_said_means_the_documented_defaults() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
     assert_eq!(config.health_listen.to_string(), "127.0.0.1:7401");
     assert_eq!(config.policy, Path::new("/etc/countersign/policy"));
-    assert_eq!(config.sqlite.path, Path::new("/etc/countersign/countersign.db"));
+    assert_eq!(config.store.sqlite().unwrap().path, Path::new("/etc/countersign/countersign.db"));
     assert_eq!(config.secret_file, Path::new("/etc/countersign/countersign.db.secret"));
     assert_eq!(config.grace_period, Duration::from_secs(10));
     assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
     assert_eq!(config.arguments_bytes, 256 * 1024);
-    assert!(!config.reflection && !config.sqlite.accept_clock);
+    assert!(!config.reflection && !config.store.sqlite().unwrap().accept_clock);
     assert_eq!(config.sweep_every, Duration::from_secs(1));
     assert_eq!(config.retention, Retention::default());
 }

@@ -42,6 +42,7 @@ impl Engine {
             Ok(_) => (AuditKind::ArgumentsRead, "READ", None),
             Err(EngineError::Command(refusal, _)) => (AuditKind::ArgumentsRefused, "REFUSED", Some(refusal.reason())),
             Err(EngineError::ArgumentsErased(_)) => (AuditKind::ArgumentsRefused, "REFUSED", Some("ARGUMENTS_ERASED")),
+            Err(EngineError::SecretMissing(_)) => (AuditKind::ArgumentsRefused, "REFUSED", Some("SECRET_MISSING")),
             Err(_) => (AuditKind::ArgumentsRefused, "REFUSED", Some("INTERNAL")),
         };
         let event = AuditEvent {
@@ -60,9 +61,10 @@ impl Engine {
             EngineError::Store(StoreError::Corrupt { table: "approval_arguments", id: approval.id.to_string() })
         };
         let subject = &approval.question.subject;
-        let text = match self.keys.unseal(approval.id, &subject.fingerprint, sealed) {
+        let text = match self.keys().unseal(approval.id, &subject.fingerprint, sealed) {
             Ok(text) => text,
             Err(error @ SealError::NotGenuine) => return Err(corrupt(&error)),
+            Err(SealError::KeyMissing { id }) => return Err(EngineError::SecretMissing(vec![id])),
             Err(error) => return Err(EngineError::Sealing(error)),
         };
         // Neither refusal repeats any of the text.

@@ -52,8 +52,15 @@ impl Engine {
     pub async fn consume(&self, caller: &AgentCaller, call: ConsumeCall) -> Result<Permit, EngineError> {
         within(caller, &call.invocation)?;
         let answer = self.ask_policy(&call.invocation, false)?;
-        let token = call.token.as_ref().map(|token| self.keys.approval_of(token));
+        let keys = self.keys();
+        let token = call.token.as_ref().map(|token| keys.approval_of(token));
         let subject = &call.invocation.subject;
+        if let (Some(None), Some(said)) = (token, &call.token)
+            && let Some(id) = self.missing_key_of(said).await?
+        {
+            self.record_refusal(caller, subject, None, "SECRET_MISSING", &answer).await?;
+            return Err(EngineError::SecretMissing(vec![id]));
+        }
         let done = match token {
             Some(None) => Err(ConsumeRefusal::TokenInvalid),
             Some(Some(approval)) => self.consume_approval(caller, &call, approval, &answer).await?,
@@ -67,7 +74,7 @@ impl Engine {
                 Ok(Permit { execution, answer, replayed })
             }
             Err(refusal) => {
-                self.record_refusal(caller, subject, token.flatten(), &refusal, &answer).await?;
+                self.record_refusal(caller, subject, token.flatten(), refusal.audit_reason(), &answer).await?;
                 Err(match refusal {
                     ConsumeRefusal::PolicyDenied(_) => EngineError::PolicyDenied(Box::new(answer)),
                     refusal => EngineError::Consume(Box::new(refusal)),
@@ -157,13 +164,13 @@ impl Engine {
         caller: &AgentCaller,
         subject: &Subject,
         approval: Option<ApprovalId>,
-        refusal: &ConsumeRefusal,
+        reason: &str,
         answer: &PolicyAnswer,
     ) -> Result<(), EngineError> {
         let event = AuditEvent {
             approval,
             policy_revision: Some(answer.policy_revision.clone()),
-            reason: Some(refusal.audit_reason().to_owned()),
+            reason: Some(reason.to_owned()),
             ..AuditEvent::about(AuditKind::ConsumeRefused, subject, Some(&caller.name), answer.decision.as_str())
         };
         Ok(self.store.record(vec![event]).await?)

@@ -52,6 +52,8 @@ pub enum EngineError {
     ArgumentsErased(ApprovalId),
     /// Arguments were not sealed, or do not open.
     Sealing(SealError),
+    /// These server secrets are not at hand, and the table needs them: with them it might be done.
+    SecretMissing(Vec<String>),
     /// Others changed the record each time; nothing was written.
     LostRace,
     /// The page token was not made for this query.

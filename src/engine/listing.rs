@@ -87,7 +87,7 @@ impl Engine {
             .await?;
         let (rows, last) = one_page(loaded.row, page_size, weight_of_approval);
         let next_page_token =
-            last.map(|last| self.keys.page_token(&query, &format!("{}|{}", last.create_time.micros(), last.id)));
+            last.map(|last| self.keys().page_token(&query, &format!("{}|{}", last.create_time.micros(), last.id)));
         Ok(Listed { rows: rows.into_iter().map(|approval| approval.as_of(loaded.now)).collect(), next_page_token })
     }
 
@@ -126,7 +126,7 @@ impl Engine {
             })
             .await?;
         let (rows, last) = one_page(loaded.row, page_size, weight_of_record);
-        let next_page_token = last.map(|last| self.keys.page_token(&query, &last.position.to_string()));
+        let next_page_token = last.map(|last| self.keys().page_token(&query, &last.position.to_string()));
         Ok(Listed { rows, next_page_token })
     }
 
@@ -176,7 +176,7 @@ impl Engine {
             .await?;
         let (rows, last) = one_page(loaded.row.executions, page_size, weight_of_execution);
         let last = last.map(|last| (last.start_time, last.id)).or(loaded.row.looked_until);
-        let next_page_token = last.map(|(time, id)| self.keys.page_token(&query, &format!("{}|{id}", time.micros())));
+        let next_page_token = last.map(|(time, id)| self.keys().page_token(&query, &format!("{}|{id}", time.micros())));
         Ok(Listed { rows: rows.into_iter().map(|execution| execution.as_of(loaded.now)).collect(), next_page_token })
     }
 
@@ -184,7 +184,7 @@ impl Engine {
         if page_token.is_empty() {
             return Ok(None);
         }
-        self.keys.page_cursor(query, page_token).map(Some).ok_or(EngineError::PageTokenInvalid)
+        self.keys().page_cursor(query, page_token).map(Some).ok_or(EngineError::PageTokenInvalid)
     }
 }
 

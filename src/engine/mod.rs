@@ -8,6 +8,7 @@ mod error;
 mod evaluations;
 mod executions;
 mod in_force;
+mod keys;
 mod listing;
 mod request;
 mod waits;
@@ -19,6 +20,7 @@ pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
 pub use in_force::{InForce, ReloadStatus};
+pub use keys::Secrets;
 pub use listing::{AuditFilter, ExecutionFilter, Listed};
 pub use request::{Asked, Question};
 pub use waits::{NamedWait, OpenedWait, ResumedWait, WaitRecord};
@@ -32,7 +34,6 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::secrets::Keyring;
 use crate::storage::{OpenLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
@@ -47,7 +48,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
-    keys: Keyring,
+    secrets: ArcSwap<Secrets>,
     limits: OpenLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
@@ -75,7 +76,7 @@ impl Engine {
         store: Arc<dyn Store>,
         policy: Arc<Policy>,
         previewer: Previewer,
-        keys: Keyring,
+        secrets: Secrets,
         limits: OpenLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
@@ -83,7 +84,7 @@ impl Engine {
             store,
             in_force,
             previewer,
-            keys,
+            secrets: ArcSwap::from_pointee(secrets),
             limits,
             watching: Arc::default(),
             metrics: Arc::default(),
@@ -96,6 +97,7 @@ impl Engine {
     pub fn counting(self, metrics: Arc<Metrics>) -> Self {
         let in_force = self.in_force();
         metrics.policy.loaded(in_force.policy.revision(), in_force.reload.last_success);
+        metrics.secrets_missing.set(i64::try_from(self.secrets().missing.len()).unwrap_or(i64::MAX));
         Self { metrics, ..self }
     }
 

@@ -10,6 +10,7 @@ use crate::domain::invocation::{Invocation, Subject};
 use crate::domain::requirement::Requirement;
 use crate::domain::text::Identifier;
 use crate::domain::wording;
+use crate::secrets::Keyring;
 use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
@@ -87,6 +88,8 @@ impl Engine {
         request: Option<RequestKey>,
         subject: &Subject,
     ) -> Result<Asked, EngineError> {
+        // Also a question that was asked before is answered with a token that is made now.
+        let keys = self.making()?;
         let answer = self.ask_policy(&question.invocation, false)?;
         // Where people are to be asked the table itself looks for an earlier answer, in the one round trip that records the
         // question. Whatever could refuse before that has to look first: a retry gets the first answer.
@@ -95,7 +98,7 @@ impl Engine {
         if let Some(request) = request.as_ref().filter(|_| !recorded_at_once)
             && let Some(approval) = self.asked_before(caller, subject, request).await?
         {
-            return Ok(self.open(approval, true));
+            return Ok(open(&keys, approval, true));
         }
         let requirement = match &answer.decision {
             Decision::Deny => return Err(EngineError::PolicyDenied(Box::new(answer))),
@@ -111,15 +114,15 @@ impl Engine {
         let invocation = &question.invocation;
         let new = NewApproval {
             id,
-            arguments: self.keys.seal(id, &invocation.subject.fingerprint, invocation.arguments.canonical())?,
+            arguments: keys.seal(id, &invocation.subject.fingerprint, invocation.arguments.canonical())?,
             question: self.question(caller, question, answer, requirement, retried),
             request,
             limits: self.limits,
         };
         let loaded = self.store.request(new).await?;
         match loaded.row {
-            Requested::Created(approval) => Ok(self.open(approval, false)),
-            Requested::Existing(approval) => Ok(self.open(approval.as_of(loaded.now), true)),
+            Requested::Created(approval) => Ok(open(&keys, approval, false)),
+            Requested::Existing(approval) => Ok(open(&keys, approval.as_of(loaded.now), true)),
             Requested::RequestIdReused => Err(EngineError::RequestIdReused),
             Requested::WaitUnknown => Err(EngineError::WaitUnknown),
             Requested::WaitRefused(refused) => Err(EngineError::Wait(refused)),
@@ -188,10 +191,10 @@ impl Engine {
             subject,
         }
     }
+}
 
-    fn open(&self, approval: Approval, existing: bool) -> Asked {
-        Asked::Open { token: self.keys.consume_token(approval.id), approval: Box::new(approval), existing }
-    }
+fn open(keys: &Keyring, approval: Approval, existing: bool) -> Asked {
+    Asked::Open { token: keys.consume_token(approval.id), approval: Box::new(approval), existing }
 }
 
 /// The stable reason of a refusal that the audit keeps; none for what is no decision about the question.
@@ -215,6 +218,7 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Report(..)
         | EngineError::ArgumentsErased(_)
         | EngineError::Sealing(_)
+        | EngineError::SecretMissing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid
         | EngineError::TooManyWatchers { .. }

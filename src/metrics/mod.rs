@@ -49,6 +49,8 @@ pub struct Metrics {
     pub backlog: Backlog,
     /// Streams that tell somebody of approvals.
     pub watchers: Watchers,
+    /// Server secrets that the table wants and that are not at hand.
+    pub secrets_missing: Gauge,
     /// The policy in force.
     pub policy: PolicyStatus,
     writer: OnceLock<Source<WriterFigures>>,
@@ -77,6 +79,7 @@ impl Metrics {
             store: StoreOperations::default(),
             backlog: Backlog::default(),
             watchers: Watchers::default(),
+            secrets_missing: Gauge::default(),
             policy: PolicyStatus::default(),
             sweeper: OnceLock::new(),
             writer: OnceLock::new(),
@@ -247,16 +250,18 @@ impl StoreOperations {
     }
 }
 
-/// What the one writer of the store did since it was opened.
+/// What was written to the store, by this process since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterFigures {
     /// Writes that were committed.
     pub writes: u64,
     /// Commits that they shared.
     pub commits: u64,
-    /// Batches that were undone because one of their writes failed.
-    pub undone: u64,
-    /// Times that the connection was given up.
+    /// Batches that were undone because one of their writes failed; none where each write is committed by itself.
+    pub undone: Option<u64>,
+    /// Writes that ran again because others were in the way; none where there are no others.
+    pub retries: Option<u64>,
+    /// Times that a connection was given up.
     pub reconnects: u64,
     /// Audit records that were committed, by kind: what became of approvals and executions is counted by what the audit
     /// says of it.

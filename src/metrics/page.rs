@@ -225,11 +225,16 @@ fn store(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         (
             "countersign_writer_batches_undone",
             "Batches that were undone because one of their writes failed.",
-            writer.as_ref().map(|writer| writer.undone),
+            writer.as_ref().and_then(|writer| writer.undone),
+        ),
+        (
+            "countersign_writer_retries",
+            "Writes that ran again because those of other sidecars were in the way.",
+            writer.as_ref().and_then(|writer| writer.retries),
         ),
         (
             "countersign_writer_reconnects",
-            "Times that the writer's connection was given up.",
+            "Times that a connection that writes was given up.",
             writer.as_ref().map(|writer| writer.reconnects),
         ),
     ] {
@@ -254,6 +259,11 @@ fn upkeep(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         "countersign_policy_last_load_timestamp_seconds",
         "When the policy in force was loaded, by the store's time.",
         policy.as_ref().map(|(_, at)| seconds(at.micros())),
+    )?;
+    page.gauge(
+        "countersign_secrets_missing",
+        "Server secrets that the table wants and this sidecar lacks; not ready while there is one.",
+        Some(metrics.secrets_missing.get()),
     )?;
     let sweeper = metrics.sweeper();
     let passes = sweeper.map(|sweeper| [("done", sweeper.passes), ("failed", sweeper.failures)]);

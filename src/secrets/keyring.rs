@@ -60,6 +60,48 @@ impl Keyring {
         self.all().map(Keys::stored).collect()
     }
 
+    /// The id of the one that makes what is new.
+    pub fn first_id(&self) -> &str {
+        &self.first.id
+    }
+
+    /// The key id that such a token names, if no secret of that id is at hand: only whoever has it can say more.
+    pub fn absent_key_of<'token>(&self, token: &'token str) -> Option<&'token str> {
+        super::key_id_of(token).filter(|id| self.of(id).is_none())
+    }
+
+    /// The secrets in these files, each of which has to be there.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them: missing, unreadable, no secrets, the same secret twice.
+    pub fn read(first: &Path, further: &[PathBuf]) -> Result<Self, SecretProblems> {
+        let (minting, further, mut problems) = read_files(first, further);
+        match minting {
+            Some(minting) if problems.is_empty() => return Ok(Self::new(minting, further)),
+            Some(_) => {}
+            None if problems.iter().any(|problem| problem.is_about(first)) => {}
+            None => problems.insert(0, SecretError::Required { path: first.to_owned() }),
+        }
+        Err(SecretProblems(problems))
+    }
+
+    /// What the table knows as another secret of the same id.
+    pub fn contradictions(&self, table: &TableKeys) -> Vec<SecretError> {
+        self.all().filter_map(|keys| contradiction(keys, table)).collect()
+    }
+
+    /// The ids of the secrets that the table wants and that are not at hand: every one in use; and where it knows none of
+    /// these at all, those that it knows.
+    pub fn missing(&self, table: &TableKeys) -> Vec<String> {
+        let absent = |id: &&String| self.of(id).is_none();
+        let in_use: Vec<String> = table.in_use.iter().filter(absent).cloned().collect();
+        let stranger = !table.known.is_empty() && !table.known.iter().any(|key| self.of(&key.id).is_some());
+        if in_use.is_empty() && stranger {
+            return table.known.iter().map(|key| key.id.clone()).collect();
+        }
+        in_use
+    }
+
     /// The token that uses the approval `id`. The same each time, as long as the same secret is the first.
     pub fn consume_token(&self, id: ApprovalId) -> Zeroizing<String> {
         self.first.consume_token(id)
@@ -118,6 +160,11 @@ impl Keyring {
     }
 }
 
+fn contradiction(keys: &Keys, table: &TableKeys) -> Option<SecretError> {
+    let other = table.known.iter().any(|key| key.id == keys.id && key.check != keys.check);
+    other.then(|| SecretError::CheckFailed { id: keys.id.clone() })
+}
+
 /// The keys of the secrets in these files: of the first one none if its file is not there, which is no problem by itself,
 /// and of the others those that can be read.
 pub fn read_files(first: &Path, further: &[PathBuf]) -> (Option<Keys>, Vec<Keys>, Vec<SecretError>) {
@@ -163,10 +210,7 @@ pub fn open(first: &Path, further: &[PathBuf], table: &TableKeys) -> Result<Keyr
         problems.push(SecretError::FirstMissing { path: first.to_owned(), table: known.clone() });
     }
     let have: Vec<&Keys> = minting.iter().chain(&further).collect();
-    problems.extend(have.iter().filter_map(|keys| {
-        let other = table.known.iter().any(|key| key.id == keys.id && key.check != keys.check);
-        other.then(|| SecretError::CheckFailed { id: keys.id.clone() })
-    }));
+    problems.extend(have.iter().filter_map(|keys| contradiction(keys, table)));
     if have.iter().any(|keys| known.contains(&keys.id)) {
         let missing = table.in_use.iter().filter(|id| !have.iter().any(|keys| keys.id == **id));
         problems.extend(missing.map(|id| SecretError::InUse { id: id.clone() }));

@@ -23,6 +23,8 @@ use uuid::Uuid;
 
 /// A store that is away is away for every call.
 static UNAVAILABLE: Sparing = Sparing::new();
+/// A secret that is missing is missing for every call that needs it.
+static SECRET_MISSING: Sparing = Sparing::new();
 /// A caller out of its bounds may try again and again.
 static OUT_OF_BOUNDS: Sparing = Sparing::new();
 
@@ -225,6 +227,7 @@ pub(super) fn status(error: &EngineError) -> Status {
             metadata([("approval_id", approval.to_string())]),
         ),
         EngineError::Sealing(error) => internal(&error.to_string()),
+        EngineError::SecretMissing(ids) => secret_missing(ids),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
             details.set_retry_info(Some(RETRY_RACE));
@@ -272,6 +275,22 @@ fn store(error: &StoreError) -> Status {
         }
         StoreError::Inconsistent { .. } | StoreError::Corrupt { .. } => internal(&error.to_string()),
     }
+}
+
+/// The sidecar is not ready, and says what it lacks.
+fn secret_missing(ids: &[String]) -> Status {
+    let ids = ids.join(",");
+    if let Some(unsaid) = SECRET_MISSING.say() {
+        tracing::error!(key_ids = ids, unsaid, "a call needs a server secret that is not at hand");
+    }
+    let known = metadata([("key_ids", ids.clone())]);
+    let mut details = ErrorDetails::with_error_info("SECRET_MISSING", DOMAIN, known);
+    details.set_retry_info(Some(RETRY_STORE));
+    let message = format!(
+        "this sidecar lacks the server secret of the key id {ids}, which the approval table needs: nothing was changed; ask \
+         another sidecar, or try again with the same ids once it has it"
+    );
+    Status::with_error_details(Code::Unavailable, message, details)
 }
 
 /// The cause goes to the log, under an id that the client sees.

@@ -53,6 +53,11 @@ impl Touched {
         self.records.push((kind, number));
     }
 
+    /// The approvals that were written, in order.
+    pub fn approvals(&self) -> &[Touch] {
+        &self.approvals
+    }
+
     /// How many audit records of which kinds were written; a kind may be there several times.
     pub fn records(&self) -> &[(AuditKind, u64)] {
         &self.records
@@ -73,13 +78,23 @@ impl Feed {
     /// Tells what a transaction touched. To be called after its commit, in the order of the commits, and before or while
     /// its writes are answered. Costs nothing while nobody listens.
     pub fn committed(&self, touched: &Touched) {
-        if self.0.receiver_count() == 0 {
+        self.tell(&touched.approvals);
+    }
+
+    /// The same of changes that another process committed.
+    pub fn tell(&self, touches: &[Touch]) {
+        if !self.is_heard() {
             return;
         }
-        for part in touched.approvals.chunks(AT_ONCE) {
+        for part in touches.chunks(AT_ONCE) {
             // The last listener may just have gone.
             let _ = self.0.send(Told::Touched(part.into()));
         }
+    }
+
+    /// Whether anybody listens.
+    pub fn is_heard(&self) -> bool {
+        self.0.receiver_count() > 0
     }
 
     /// Tells that something may have been committed of which nothing is known.

@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod metered;
+mod migrations;
 pub mod postgres;
 mod rows;
 mod script;

@@ -273,6 +273,25 @@ impl Database {
         self.server.connect(&self.name).await
     }
 
+    /// Lets nobody in any more, and ends whoever is in.
+    pub async fn shut(&self) {
+        let name = &self.name;
+        self.administer(format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")).await;
+        self.administer(format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"))
+            .await;
+    }
+
+    /// Lets everybody in again.
+    pub async fn open_again(&self) {
+        self.administer(format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name)).await;
+    }
+
+    async fn administer(&self, statement: String) {
+        let mut connection = self.server.connect("postgres").await;
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
     async fn made_from(template: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let server = Server::shared();

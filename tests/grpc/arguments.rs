@@ -1,8 +1,8 @@
 //! Arguments as JSON text: taken or refused as the vectors say, told by problem and place, and kept apart to the last digit.
 
-use crate::harness::*;
-use crate::hostile::proper;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::hostile::proper;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::Code;
 

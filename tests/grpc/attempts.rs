@@ -1,7 +1,7 @@
 //! The attempt: a lost answer is not a lost approval, and one attempt id starts one thing.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::collections::BTreeSet;
 use std::time::Duration;

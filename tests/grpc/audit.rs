@@ -1,12 +1,12 @@
 //! The audit: everything that happened, who and why, and nothing that is nobody's business.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::backend::kept;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::domain::audit::{AuditKind, AuditedEvaluations};
 use countersign::proto::*;
 use countersign::storage::AuditQuery;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tonic::Code;
@@ -42,7 +42,7 @@ fn logged() -> Lines {
 }
 
 /// Makes one of everything that the audit knows, and says what was secret, or only for the eyes of people.
-async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
+pub async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     let arguments =
         r#"{"to":"a@example.com","body":"SENTINEL-IN-THE-BODY","password":"SENTINEL-MASKED","n":"SENTINEL-TAIL"}"#;
     let with =
@@ -110,7 +110,7 @@ async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
     let (whole, _) = sidecar.approved(with("arguments")).await;
     sidecar.arguments_for("olga", &whole.id).await.unwrap();
     sidecar.take_back("olga", &whole.id).await.unwrap();
-    crate::sealing::erase(sidecar, &whole.id).await;
+    crate::grpc::sealing::erase(sidecar, &whole.id).await;
     let erased = sidecar.arguments_for("olga", &whole.id).await;
     refused(erased, Code::FailedPrecondition, "ARGUMENTS_ERASED");
     let callers = ["runtime", "runtime-2", "chat", "ops", "dana"].map(token);
@@ -122,7 +122,7 @@ async fn every_kind_appears_with_its_facts() {
     let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
     everything(&sidecar).await;
     let waiting = "countersign_evaluation_audit_waiting";
-    crate::metrics::until(&sidecar, "the evaluation is written", |page| page.value(waiting) == 0.0).await;
+    crate::grpc::metrics::until(&sidecar, "the evaluation is written", |page| page.value(waiting) == 0.0).await;
     let records = sidecar.audit().await;
     let kinds: BTreeSet<&str> = records.iter().map(|record| record.kind.as_str()).collect();
     // Those of waits have a test of their own.
@@ -316,25 +316,12 @@ async fn a_page_of_the_audit_is_bounded() {
 }
 
 /// Every file below a folder, with its bytes.
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
-        }
-    }
-    found
-}
-
 fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[tokio::test]
-async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
+async fn no_secret_is_kept_or_in_a_log_line_and_no_argument_in_any_record() {
     let lines = logged();
     let mut sidecar = Sidecar::start().await;
     let (tokens, hidden) = everything(&sidecar).await;
@@ -345,7 +332,7 @@ async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
             assert!(!all.contains(secret.as_str()));
         }
     }
-    let secret = std::fs::read_to_string(sidecar.folder().join("countersign.db.secret")).unwrap();
+    let secret = std::fs::read_to_string(sidecar.folder().join(SECRET)).unwrap();
     let secret = secret.trim();
     assert_eq!(secret.len(), 64);
     let raw: Vec<u8> =
@@ -356,7 +343,7 @@ async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
             assert!(sidecar.stop().await);
         }
         let mut looked_at = 0;
-        for (name, bytes) in files(sidecar.folder()) {
+        for (name, bytes) in kept(&sidecar).await {
             for token in &tokens {
                 assert!(!holds(&bytes, token), "a token in {name}");
                 let code = token.rsplit(['.', ' ']).next().unwrap();
@@ -365,7 +352,7 @@ async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
             for text in &hidden {
                 assert!(!holds(&bytes, text), "{text} in {name}");
             }
-            if name != "countersign.db.secret" {
+            if name != SECRET {
                 assert!(
                     !holds(&bytes, secret) && !bytes.windows(32).any(|window| window == raw),
                     "the secret in {name}"
@@ -376,7 +363,7 @@ async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
         assert!(looked_at > 50_000, "{looked_at}");
     }
     // What is to be found is found: the preview is kept in clear, for people.
-    let kept = files(sidecar.folder());
+    let kept = kept(&sidecar).await;
     assert!(kept.iter().any(|(_, bytes)| holds(bytes, "SENTINEL-IN-THE-BODY")));
 
     let lines = lines.0.lock().unwrap().clone();
@@ -391,33 +378,16 @@ async fn no_secret_is_in_any_file_or_log_line_and_no_argument_in_any_record() {
 }
 
 #[tokio::test]
-async fn what_a_preview_leaves_out_is_in_no_file() {
+async fn what_a_preview_leaves_out_is_kept_nowhere() {
     let mut sidecar = Sidecar::start().await;
     let long = format!(r#"{{"body":"{}SENTINEL-BEYOND","api_key":"SENTINEL-KEY"}}"#, "x".repeat(100_000));
     let invocation = Invocation { arguments_json: long, ..email() };
     let (_, token) = sidecar.approved(invocation.clone()).await;
     sidecar.consume(&token, invocation).await.unwrap();
     sidecar.stop().await;
-    for (name, bytes) in files(sidecar.folder()) {
+    for (name, bytes) in kept(&sidecar).await {
         assert!(!holds(&bytes, "SENTINEL"), "{name}");
     }
-}
-
-#[tokio::test]
-async fn files_are_readable_for_their_owner_alone() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let sidecar = Sidecar::start().await;
-    everything(&sidecar).await;
-    let mut looked_at = 0;
-    for entry in std::fs::read_dir(sidecar.folder()).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().to_str().unwrap().to_owned();
-        if name.starts_with("countersign.db") {
-            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
-            looked_at += 1;
-        }
-    }
-    assert!(looked_at >= 4, "database, log, lock and secret");
 }
 
 #[tokio::test]

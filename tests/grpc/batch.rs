@@ -1,7 +1,7 @@
 //! Several decisions at once, each on its own.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::batch_evaluate_result::Result::{Error, Response};
 use countersign::proto::*;
 use tonic::Code;

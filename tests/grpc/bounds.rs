@@ -1,8 +1,8 @@
 //! Sizes, numbers and borders: what is taken to its bound, what is beyond it, and refusals that still fit a header.
 
-use crate::harness::*;
-use crate::hostile::{OPEN, proper};
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::hostile::{OPEN, proper};
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ async fn a_message_that_is_too_large_or_no_message_leaves_the_connection_alive()
     for garbage in
         [&b"\xff\xff\xff"[..], b"\x0a\x7f", b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x02\x0a\x80", &[0x0a; 70_000]]
     {
-        let mut call = crate::wire::RawCall::open(sidecar.running().address(), rpc, Some(&token("runtime"))).await;
+        let mut call =
+            crate::grpc::wire::RawCall::open(sidecar.running().address(), rpc, Some(&token("runtime"))).await;
         call.send(garbage).await;
         assert!(!call.gets_an_answer().await, "{garbage:?}");
     }

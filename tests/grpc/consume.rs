@@ -1,7 +1,7 @@
 //! The one gate, through gRPC: every reason in its order, and once means once.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

@@ -1,7 +1,7 @@
 //! The two clocks of an approval: at its deadline it is over, for every door, and nothing shows it otherwise.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

@@ -1,7 +1,7 @@
 //! People's answers: who may give one, what it does in each state, and until when.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::{Code, Status};
 

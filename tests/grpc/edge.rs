@@ -1,6 +1,6 @@
 //! What the transport refuses by itself comes with a code and a reason like everything else.
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::{Code, Request};

@@ -1,9 +1,9 @@
 //! The audit of evaluations: where every one is to be a record, each is one, in order, and none is lost short of a crash.
 
-use crate::harness::*;
-use crate::metrics::{scrape, until};
-use crate::outages::{intruder, run};
-use crate::steps::*;
+use crate::backend::{intruder, refuse_records, take_records};
+use crate::grpc::harness::*;
+use crate::grpc::metrics::{scrape, until};
+use crate::grpc::steps::*;
 use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::limits::EVALUATIONS_WAITING;
 use countersign::proto::*;
@@ -106,9 +106,6 @@ async fn an_orderly_stop_writes_everything_that_waits() {
     assert_eq!(recorded, answered);
 }
 
-const FULL: &str = "CREATE TRIGGER full BEFORE INSERT ON audit_records WHEN NEW.kind = 'evaluation.decided' \
-                    BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
-
 /// Evaluates until as many records wait as may.
 async fn fill(sidecar: &Sidecar) -> Vec<String> {
     let mut agent = sidecar.agent();
@@ -125,7 +122,7 @@ async fn fill(sidecar: &Sidecar) -> Vec<String> {
 async fn where_no_more_may_wait_callers_are_held_back_and_nothing_is_lost() {
     let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, FULL).await;
+    refuse_records(&mut other, Some("evaluation.decided")).await;
     let answered = fill(&sidecar).await;
     let mut held = tokio::task::JoinSet::new();
     for number in 0..10 {
@@ -134,7 +131,7 @@ async fn where_no_more_may_wait_callers_are_held_back_and_nothing_is_lost() {
         held.spawn(async move { agent.evaluate(request).await });
     }
     until(&sidecar, "all of them are held", |page| page.value(HELD) == 10.0).await;
-    run(&mut other, "DROP TRIGGER full").await;
+    take_records(&mut other).await;
     // On a machine that took too long to get here they are refused, and then not recorded either.
     let held: Vec<String> =
         held.join_all().await.into_iter().flatten().map(|answer| answer.into_inner().evaluation_id).collect();
@@ -153,7 +150,7 @@ async fn where_no_more_may_wait_callers_are_held_back_and_nothing_is_lost() {
 async fn without_a_place_for_its_record_an_evaluation_is_not_answered() {
     let sidecar = Sidecar::auditing(AuditedEvaluations::All).await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, FULL).await;
+    refuse_records(&mut other, Some("evaluation.decided")).await;
     let answered = fill(&sidecar).await;
     refused(sidecar.agent().evaluate(evaluate(fetch())).await, Code::Unavailable, "STORE_UNAVAILABLE");
     // Nobody waits again for what has been away for so long: each of a batch would.
@@ -168,7 +165,7 @@ async fn without_a_place_for_its_record_an_evaluation_is_not_answered() {
     assert_eq!(page.value("countersign_refusals_total{reason=STORE_UNAVAILABLE}"), 101.0);
     // What needs another record goes on.
     sidecar.consume("", fetch()).await.unwrap();
-    run(&mut other, "DROP TRIGGER full").await;
+    take_records(&mut other).await;
     until(&sidecar, "all is written", |page| page.value(WAITING) == 0.0).await;
     assert_eq!(ids(&records(&sidecar).await), answered, "what was refused is no record");
     sidecar.agent().evaluate(evaluate(fetch())).await.unwrap();

@@ -1,8 +1,8 @@
 //! What an operator sees of what was let through: all of it, page by page, as it stands now.
 
-use crate::harness::*;
-use crate::moves::wrong;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::wrong;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::{Code, Status};

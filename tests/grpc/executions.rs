@@ -1,7 +1,7 @@
 //! What became of what was let through, as it is reported: consumed does not mean sent.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

@@ -1,8 +1,8 @@
 //! The client goes away in the middle: what was begun is whole or was never begun, and asking again with the same ids gives
 //! the answer that was missed.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! A real sidecar on real SQLite files and free ports, with clocks that tests move, and clients for each door.
+//! A real sidecar on a real database and free ports, with clocks that tests move, and clients for each door.
 
+use crate::backend;
 use countersign::app::{self, Running, StartError};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
 use countersign::client::{self, Authenticated, Bearer};
-use countersign::clock::ManualClock;
+use countersign::clock::{Clock, ManualClock};
 use countersign::config::{Config, Overrides};
 use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::pattern::Pattern;
@@ -66,25 +67,37 @@ connectors:
     enabled: false
 "#;
 
-/// A folder of its own for each test, removed at the end.
+/// The name of the database's file, where it is one, and the beginning of the name of what is beside it.
+pub const DATABASE: &str = "countersign.db";
+/// The name of the first server secret of every sidecar of the harness.
+pub const SECRET: &str = "countersign.db.secret";
+
+/// A folder of its own for each test, and the database that belongs to it, removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self::of(backend::prepare)
     }
 
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// One whose database this makes.
+    pub fn of(database: impl FnOnce(&Path)) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("countersign-grpc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        database(&path);
+        Self(path)
+    }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        backend::forget(&self.0);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -141,15 +154,37 @@ pub fn config_in(folder: &Path) -> Config {
         listen: Some("127.0.0.1:0".to_owned()),
         health_listen: Some("127.0.0.1:0".to_owned()),
         policy: Some(folder.join("policy.yaml")),
-        sqlite: Some(folder.join("countersign.db")),
+        sqlite: Some(folder.join(DATABASE)),
         reflection: Some(true),
         ..Overrides::default()
     };
     let mut config = Config::load(None, &overrides).unwrap();
+    backend::configure(&mut config, folder);
     config.callers = callers();
     // A test says when: see `Sidecar::sweep`.
     config.sweep_every = Duration::from_secs(60 * 60);
     config
+}
+
+/// Starts a sidecar that goes by this clock, whosever the time of its database is.
+pub async fn serve(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let mut config = config.clone();
+    backend::keep_time(&mut config, Arc::clone(&clock));
+    app::start(&config, clock).await
+}
+
+/// Every file in a folder and the folders in it, by name.
+pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
+        }
+    }
+    found
 }
 
 impl Sidecar {
@@ -171,34 +206,32 @@ impl Sidecar {
     }
 
     async fn of(policy: &str, limits: (u32, u32), evaluations: AuditedEvaluations) -> Self {
-        let mut sidecar = Self {
-            clock: Arc::new(ManualClock::at(START)),
-            folder: Arc::new(Folder::new()),
-            policy: policy.to_owned(),
-            limits,
-            evaluations,
-            watched: None,
-            running: None,
-            channel: std::sync::OnceLock::new(),
-        };
+        let stopped = Self::stopped(Folder::new(), Arc::new(ManualClock::at(START)));
+        let mut sidecar = Self { policy: policy.to_owned(), limits, evaluations, ..stopped };
         sidecar.run().await;
         sidecar
     }
 
-    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
-    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
-        let folder = Arc::new(Folder::new());
-        prepare(folder.path());
-        let mut sidecar = Self {
-            clock: Arc::new(ManualClock::at(START)),
-            watched: Some(folder.path().join(path)),
-            folder,
-            policy: String::new(),
+    /// One that has not been started, with the database of this folder.
+    pub fn stopped(folder: Folder, clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            folder: Arc::new(folder),
+            policy: POLICY.to_owned(),
             limits: (100, 1_000),
             evaluations: AuditedEvaluations::default(),
+            watched: None,
             running: None,
             channel: std::sync::OnceLock::new(),
-        };
+        }
+    }
+
+    /// One whose policy is at `path` in its folder, as `prepare` puts it there, and need not hold still for long.
+    pub async fn watching(path: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = Folder::new();
+        prepare(folder.path());
+        let watched = Some(folder.path().join(path));
+        let mut sidecar = Self { watched, ..Self::stopped(folder, Arc::new(ManualClock::at(START))) };
         sidecar.run().await;
         sidecar
     }
@@ -223,7 +256,7 @@ impl Sidecar {
         config.audited_evaluations = self.evaluations;
         change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);
-        self.running = Some(app::start(&config, clock).await?);
+        self.running = Some(serve(&config, clock).await?);
         self.channel = std::sync::OnceLock::new();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What orchestrators ask, without credentials, and what else the plaintext listener serves: nothing.
 
-use crate::harness::*;
-use crate::wire::http_get;
+use crate::grpc::harness::*;
+use crate::grpc::wire::http_get;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;
@@ -12,15 +12,15 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const SERVICES: [&str; 5] =
+pub const SERVICES: [&str; 5] =
     ["", "liveness", "countersign.v1.AgentService", "countersign.v1.ApproverService", "countersign.v1.OperatorService"];
 
-async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Status> {
+pub async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Status> {
     let request = HealthCheckRequest { service: service.to_owned() };
     Ok(HealthClient::new(channel).check(request).await?.into_inner().status())
 }
 
-fn plaintext(sidecar: &Sidecar) -> Channel {
+pub fn plaintext(sidecar: &Sidecar) -> Channel {
     countersign::client::channel(sidecar.running().health_address()).unwrap()
 }
 
@@ -59,7 +59,10 @@ async fn plain_http_answers_on_its_own_paths_alone() {
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     let revision = sidecar.operator().get_policy(GetPolicyRequest {}).await.unwrap().into_inner().revision;
     assert_eq!(status, 200);
-    assert_eq!(body, serde_json::json!({ "ready": true, "policy_revision": revision, "policy_reload_failed": false }));
+    assert_eq!(
+        body,
+        serde_json::json!({ "ready": true, "policy_revision": revision, "policy_reload_failed": false, "missing_secrets": [] })
+    );
     for path in ["/", "/healthz/", "/healthz/x", "/HEALTHZ", "/../healthz", "/policy", "/favicon.ico"] {
         let (_, body) = http_get(address, path).await;
         assert!(!body.contains("ok") && !body.contains("ready"), "{path}: {body}");

@@ -2,8 +2,8 @@
 
 mod fields;
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use fields::{Takes, fields, hostile, report};
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Limits against fatigue: how many questions may be open at once.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::Code;
 

@@ -1,7 +1,7 @@
 //! A person's list: what is on it, as it stands now, page by page.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -318,7 +318,7 @@ async fn a_page_of_previews_as_large_as_they_may_be_configured_is_one_that_clien
     config.preview.max_string_bytes = 262_144;
     config.preview.max_string_graphemes = 100_000;
     let clock = std::sync::Arc::new(countersign::clock::ManualClock::at(START));
-    let running = countersign::app::start(&config, clock).await.unwrap();
+    let running = serve(&config, clock).await.unwrap();
     let channel = countersign::client::channel(running.address()).unwrap();
     let bearer = |caller: &str| countersign::client::Bearer::new(&token(caller)).unwrap();
     let mut agent = countersign::client::agent(channel.clone(), bearer("runtime"));

@@ -1,9 +1,9 @@
 //! `/metrics`: what is counted, through a real scrape. Labels are bounded whatever callers say, and a scrape waits for nobody.
 
-use crate::harness::*;
-use crate::outages::{intruder, run};
-use crate::steps::*;
-use crate::wire::{RawCall, http, http_get};
+use crate::backend::{hold_writes, intruder, let_write, run};
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
+use crate::grpc::wire::{RawCall, http, http_get};
 use countersign::proto::*;
 use prost::Message as _;
 use sqlx::Connection as _;
@@ -327,7 +327,7 @@ async fn a_credential_that_opens_no_door_is_counted_by_why() {
 async fn a_call_whose_client_goes_away_ends_as_cancelled() {
     let sidecar = Sidecar::start().await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, "BEGIN IMMEDIATE").await;
+    hold_writes(&mut other).await;
     let path = "/countersign.v1.AgentService/Consume";
     let cancelled = "countersign_calls_total{code=CANCELLED,method=countersign.v1.AgentService/Consume}";
     for patience in 1_u64.. {
@@ -344,7 +344,7 @@ async fn a_call_whose_client_goes_away_ends_as_cancelled() {
         // It went before its message was read, which is an end of another kind.
         assert!(patience < 20, "{:#?}", page.series);
     }
-    run(&mut other, "ROLLBACK").await;
+    let_write(&mut other).await;
     other.close().await.unwrap();
 }
 

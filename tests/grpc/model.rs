@@ -6,7 +6,7 @@
 mod random;
 mod reference;
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::proto::*;
 use random::Random;
 use reference::{Call, FINANCE, MINUTE, OWNER, Reference, STRANGER};

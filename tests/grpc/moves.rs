@@ -1,6 +1,6 @@
 //! What several tests do: ask, read and answer as somebody, and stand at an instant.
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::proto::*;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What whoever runs the sidecar is told of its policy.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 
 async fn policy(sidecar: &Sidecar) -> GetPolicyResponse {

@@ -1,34 +1,27 @@
 //! The table cannot be written, or holds what cannot be: nothing is allowed that needs it, what needs none goes on, and
 //! afterwards the same ids give their answers.
 
-use crate::harness::{token as harness_token, *};
-use crate::steps::*;
+use crate::backend::{
+    hold_writes, intruder, let_write, refuse_poison, refuse_records, run, take_records, without_checks,
+};
+use crate::grpc::harness::{token as harness_token, *};
+use crate::grpc::steps::*;
 use countersign::auth::SharedCallers;
 use countersign::clock::ManualClock;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::*;
 use countersign::service::{Doors, EdgeLayer};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+use sqlx::Connection as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower_layer::Layer as _;
 
-/// Somebody else at the same file: a backup tool, an operator's shell.
-pub async fn intruder(sidecar: &Sidecar) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(sidecar.folder().join("countersign.db")).connect().await.unwrap()
-}
-
-pub async fn run(connection: &mut SqliteConnection, statement: &'static str) {
-    sqlx::query(statement).execute(connection).await.unwrap();
-}
-
 fn unavailable<T: std::fmt::Debug>(result: Result<T, Status>) {
     let status = refused(result, Code::Unavailable, "STORE_UNAVAILABLE");
     assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
-    for word in ["sqlite", "database", "locked", "trigger", ".db", "audit_records"] {
+    for word in ["sqlite", "postgres", "database", "locked", "trigger", ".db", "audit_records"] {
         assert!(!status.message().to_lowercase().contains(word), "{}", status.message());
     }
 }
@@ -121,7 +114,7 @@ async fn while_the_table_cannot_be_written_nothing_that_needs_it_is_allowed() {
     let sidecar = Sidecar::start().await;
     let attempts = Attempts::prepare(&sidecar).await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, "BEGIN IMMEDIATE").await;
+    hold_writes(&mut other).await;
     let reads = async {
         // What decides in memory, and what only reads, goes on.
         let request = EvaluateRequest { invocation: Some(email()), explain: true };
@@ -137,7 +130,7 @@ async fn while_the_table_cannot_be_written_nothing_that_needs_it_is_allowed() {
         unavailable(result);
     }
     attempts.stand_as_before(&sidecar).await;
-    run(&mut other, "ROLLBACK").await;
+    let_write(&mut other).await;
     attempts.succeed(&sidecar).await;
     attempts_replay(&sidecar, &attempts).await;
     other.close().await.unwrap();
@@ -157,11 +150,7 @@ async fn what_cannot_be_recorded_does_not_happen() {
     let attempts = Attempts::prepare(&sidecar).await;
     let before = sidecar.counts().await;
     let mut other = intruder(&sidecar).await;
-    run(
-        &mut other,
-        "CREATE TRIGGER full BEFORE INSERT ON audit_records BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
-    )
-    .await;
+    refuse_records(&mut other, None).await;
     for (_, result) in attempts.all(&sidecar).await {
         unavailable(result);
     }
@@ -170,7 +159,7 @@ async fn what_cannot_be_recorded_does_not_happen() {
     unavailable(sidecar.request(denied).await);
     attempts.stand_as_before(&sidecar).await;
     assert_eq!(sidecar.counts().await, before);
-    run(&mut other, "DROP TRIGGER full").await;
+    take_records(&mut other).await;
     attempts.succeed(&sidecar).await;
     other.close().await.unwrap();
 }
@@ -179,12 +168,7 @@ async fn what_cannot_be_recorded_does_not_happen() {
 async fn one_write_that_fails_takes_no_other_with_it() {
     let sidecar = Sidecar::start().await;
     let mut other = intruder(&sidecar).await;
-    run(
-        &mut other,
-        "CREATE TRIGGER poison BEFORE INSERT ON executions WHEN NEW.conversation = 'poison' \
-         BEGIN SELECT RAISE(ABORT, 'no'); END",
-    )
-    .await;
+    refuse_poison(&mut other).await;
     let agent = sidecar.agent();
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..60 {
@@ -210,7 +194,7 @@ async fn a_row_that_fits_no_state_is_neither_repaired_nor_used() {
     let sidecar = Sidecar::start().await;
     let (approval, token) = sidecar.approved(email()).await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, "PRAGMA ignore_check_constraints = ON").await;
+    without_checks(&mut other).await;
     for statement in
         ["UPDATE approvals SET state = 'approved and more'", "UPDATE approvals SET state = 'approved', use_by = NULL"]
     {
@@ -247,13 +231,13 @@ async fn a_deadline_that_passes_while_the_table_waits_is_told_as_one_and_loses_n
         request
     };
     let mut other = intruder(&sidecar).await;
-    run(&mut other, "BEGIN IMMEDIATE").await;
+    hold_writes(&mut other).await;
     let consume = attempted(&token, &new_attempt(), email());
     let mut hurried = authorised(consume.clone());
     hurried.set_timeout(Duration::from_millis(20));
     let late = refused(agent.consume(hurried).await, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
     assert!(late.message().contains("same ids"));
-    run(&mut other, "ROLLBACK").await;
+    let_write(&mut other).await;
     let answer = agent.consume(authorised(consume)).await.unwrap().into_inner();
     assert_eq!(answer.permit.unwrap().approval_id, approval.id);
     assert_eq!(sidecar.one_history(&approval).await, ApprovalState::Consumed);

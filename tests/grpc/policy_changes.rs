@@ -1,8 +1,8 @@
 //! The policy changes between approval and use: the gate asks the one of its moment, and people's decisions are kept as
 //! they were made.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

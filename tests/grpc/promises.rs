@@ -1,11 +1,9 @@
 //! What is promised of the whole and belongs to no one call.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::outages::{intruder, run};
+use crate::backend::{bring_back, every_row, take_away};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
-use sqlx::{Connection as _, Row as _};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -34,38 +32,15 @@ async fn a_lost_store_turns_readiness_off_and_never_liveness_and_comes_back_by_i
     for service in services.into_iter().chain(["liveness"]) {
         assert_eq!(health(&sidecar, service).await, ServingStatus::Serving, "{service:?}");
     }
-    let mut other = intruder(&sidecar).await;
-    run(&mut other, "BEGIN IMMEDIATE").await;
+    let away = take_away(&sidecar).await;
     becomes(&sidecar, "", ServingStatus::NotServing).await;
     for service in services {
         assert_eq!(health(&sidecar, service).await, ServingStatus::NotServing, "{service:?}");
     }
     assert_eq!(health(&sidecar, "liveness").await, ServingStatus::Serving, "a restart would not bring the store back");
-    run(&mut other, "ROLLBACK").await;
-    other.close().await.unwrap();
+    bring_back(&sidecar, away).await;
     becomes(&sidecar, "", ServingStatus::Serving).await;
     sidecar.still_tells_the_story().await;
-}
-
-/// Every row of every table, as text.
-async fn every_row(sidecar: &Sidecar) -> BTreeMap<String, Vec<String>> {
-    let mut other = intruder(sidecar).await;
-    let tables = sqlx::query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
-    let names: Vec<String> =
-        tables.fetch_all(&mut other).await.unwrap().iter().map(|row| row.get::<String, _>(0)).collect();
-    let mut all = BTreeMap::new();
-    for name in names {
-        let columns = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT name FROM pragma_table_info('{name}')")));
-        let columns: Vec<String> =
-            columns.fetch_all(&mut other).await.unwrap().iter().map(|row| row.get::<String, _>(0)).collect();
-        let quoted: Vec<String> = columns.iter().map(|column| format!("quote(\"{column}\")")).collect();
-        let rows =
-            sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {} FROM {name} ORDER BY 1", quoted.join("||'|'||"))));
-        let rows = rows.fetch_all(&mut other).await.unwrap();
-        all.insert(name, rows.iter().map(|row| row.get::<String, _>(0)).collect());
-    }
-    other.close().await.unwrap();
-    all
 }
 
 #[tokio::test]

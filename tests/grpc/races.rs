@@ -1,7 +1,7 @@
 //! Real concurrency: whatever meets, one history comes of it, and who was late is told what happened.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;

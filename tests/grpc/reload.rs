@@ -1,9 +1,9 @@
 //! The policy changes under a sidecar that serves: every call from then on is answered by the new one, what is open keeps
 //! what it was asked with, and files that are wrong change nothing but what is said of them.
 
-use crate::harness::*;
-use crate::steps::*;
-use crate::wire::http_get;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
+use crate::grpc::wire::http_get;
 use countersign::policy_files::load_policy;
 use countersign::proto::*;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,7 @@ async fn a_typo_changes_nothing_and_is_told_wherever_somebody_looks() {
     let all = told.problems.join("\n");
     assert!(all.contains("policy.yaml:3:") && all.contains("connectors.gmail.rules[0]"), "{all}");
     assert!(!all.contains('\u{202e}'), "{all}");
-    let body = serde_json::json!({ "ready": true, "policy_revision": good.revision, "policy_reload_failed": true });
+    let body = serde_json::json!({ "ready": true, "policy_revision": good.revision, "policy_reload_failed": true, "missing_secrets": [] });
     assert_eq!(sidecar.ready().await, (200, body));
     for service in ["", "liveness", "countersign.v1.AgentService"] {
         let request = HealthCheckRequest { service: service.to_owned() };
@@ -195,7 +195,7 @@ async fn a_typo_changes_nothing_and_is_told_wherever_somebody_looks() {
     let fixed = sidecar.comes_under(&typo.replace("efect", "effect").replace("\\u202E", "")).await;
     assert_ne!(fixed.revision, good.revision);
     assert_eq!(micros(fixed.load_time), START.micros() + 120_000_000);
-    let body = serde_json::json!({ "ready": true, "policy_revision": fixed.revision, "policy_reload_failed": false });
+    let body = serde_json::json!({ "ready": true, "policy_revision": fixed.revision, "policy_reload_failed": false, "missing_secrets": [] });
     assert_eq!(sidecar.ready().await, (200, body));
 }
 
@@ -217,7 +217,7 @@ async fn what_was_refused_before_a_restart_keeps_it_from_starting() {
     sidecar.refuses("nonsense").await;
     sidecar.stop().await;
     let clock = std::sync::Arc::new(countersign::clock::ManualClock::at(START));
-    let refused = countersign::app::start(&config_in(sidecar.folder()), clock).await.unwrap_err();
+    let refused = serve(&config_in(sidecar.folder()), clock).await.unwrap_err();
     assert!(refused.to_string().contains("policy.yaml"), "{refused}");
 }
 

@@ -1,7 +1,7 @@
 //! What happens to a policy's files on disks: renames, links that are led elsewhere, storms, files that go and come back.
 
-use crate::harness::*;
-use crate::reload::{FILE, put, watching};
+use crate::grpc::harness::*;
+use crate::grpc::reload::{FILE, put, watching};
 use countersign::domain::policy::FILE_BYTES;
 use countersign::proto::*;
 use std::fs;

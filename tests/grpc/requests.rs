@@ -1,7 +1,7 @@
 //! Asking: the same question once, request ids, and what is refused or needs no question.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

@@ -1,7 +1,7 @@
 //! Doing it again: only knowingly, only where it is needed, and under the same key where it is the same call.
 
-use crate::harness::*;
-use crate::steps::*;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use tonic::Code;
 

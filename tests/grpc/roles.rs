@@ -1,7 +1,7 @@
 //! Who opens which door: every RPC of every service, with every kind of caller, however the path is spelt.
 
-use crate::harness::*;
-use crate::wire::RawCall;
+use crate::grpc::harness::*;
+use crate::grpc::wire::RawCall;
 use countersign::proto::{DESCRIPTORS, RequestApprovalRequest};
 use prost::Message as _;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -296,7 +296,7 @@ async fn reflection_is_served_only_where_it_is_switched_on() {
     let mut config = config_in(folder.path());
     config.reflection = false;
     let clock = std::sync::Arc::new(countersign::clock::ManualClock::at(START));
-    let running = countersign::app::start(&config, clock).await.unwrap();
+    let running = serve(&config, clock).await.unwrap();
     let channel = countersign::client::channel(running.address()).unwrap();
     assert_eq!(reflected(channel.clone()).await.unwrap_err().code(), Code::Unimplemented);
     let mut client = tonic::client::Grpc::new(channel);

@@ -1,8 +1,8 @@
 //! Replacing the server secret: the old one stays beside the new one for as long as anything needs it, and no longer.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::sealing::erase;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
+use crate::grpc::sealing::erase;
 use countersign::config::Config;
 use countersign::proto::*;
 use countersign::secrets::ServerSecret;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use tonic::Code;
 
 /// The first secret of every sidecar of the harness.
-const FIRST: &str = "countersign.db.secret";
+pub const FIRST: &str = SECRET;
 
-fn new_secret(sidecar: &Sidecar, name: &str) -> String {
+pub fn new_secret(sidecar: &Sidecar, name: &str) -> String {
     let path = sidecar.folder().join(name);
     ServerSecret::generate().unwrap().write(&path).unwrap();
     key_id(&path)
 }
 
-fn key_id(path: &Path) -> String {
+pub fn key_id(path: &Path) -> String {
     ServerSecret::read(path).unwrap().unwrap().keys().unwrap().id().to_owned()
 }
 
@@ -33,11 +33,11 @@ async fn restart(sidecar: &mut Sidecar, names: &[&str]) -> Result<(), String> {
     sidecar.restart_with(change).await.map_err(|error| error.to_string())
 }
 
-fn key_of(token: &str) -> &str {
+pub fn key_of(token: &str) -> &str {
     token.split('.').nth(1).unwrap()
 }
 
-async fn first_page(sidecar: &Sidecar) -> ListApprovalsRequest {
+pub async fn first_page(sidecar: &Sidecar) -> ListApprovalsRequest {
     let request = ListApprovalsRequest { principal: "olga".to_owned(), page_size: 1, ..Default::default() };
     let page = sidecar.approver().list_approvals(request.clone()).await.unwrap().into_inner();
     ListApprovalsRequest { page_token: page.next_page_token, ..request }

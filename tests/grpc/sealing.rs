@@ -1,8 +1,8 @@
 //! All of an approval's arguments: for whom, on record, sealed in the file, and never anything but what was asked about.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::outages::{intruder, run};
+use crate::backend::{intruder, kept, refuse_records, take_records};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::domain::canonical::{Limits, MAX_BYTES, Top, canonicalise};
 use countersign::proto::*;
 use sqlx::{Connection as _, Row as _};
@@ -165,11 +165,11 @@ async fn what_cannot_be_recorded_is_not_handed_out() {
     let sidecar = Sidecar::start().await;
     let (approval, _) = sidecar.ask(secrets_in("unrecorded")).await;
     let mut other = intruder(&sidecar).await;
-    run(&mut other, "CREATE TRIGGER full BEFORE INSERT ON audit_records BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+    refuse_records(&mut other, None).await;
     let status = sidecar.arguments_for("olga", &approval.id).await.unwrap_err();
     assert!(matches!(status.code(), Code::Internal | Code::Unavailable), "{status:?}");
     assert!(!format!("{status:?}").contains("SENTINEL"));
-    run(&mut other, "DROP TRIGGER full").await;
+    take_records(&mut other).await;
     other.close().await.unwrap();
     assert!(readings(&sidecar, &approval.id).await.is_empty());
     sidecar.arguments_for("olga", &approval.id).await.unwrap();
@@ -178,7 +178,7 @@ async fn what_cannot_be_recorded_is_not_handed_out() {
 #[track_caller]
 fn corrupt(result: Result<GetApprovalArgumentsResponse, Status>) {
     let status = refused(result, Code::Internal, "INTERNAL");
-    for word in ["SENTINEL", "seal", "sqlite", "approval_arguments", "key"] {
+    for word in ["SENTINEL", "seal", "sqlite", "postgres", "approval_arguments", "key"] {
         assert!(!status.message().contains(word), "{}", status.message());
     }
 }
@@ -257,7 +257,7 @@ async fn arguments_up_to_the_largest_limit_fit_into_an_answer() {
 }
 
 #[tokio::test]
-async fn what_is_masked_is_in_no_file_of_the_database_before_or_after_it_is_read() {
+async fn what_is_masked_is_nowhere_in_the_database_before_or_after_it_is_read() {
     let mut sidecar = Sidecar::start().await;
     let mut ids = Vec::new();
     for conversation in ["a", "b", "c"] {
@@ -271,10 +271,8 @@ async fn what_is_masked_is_in_no_file_of_the_database_before_or_after_it_is_read
             assert!(sidecar.stop().await);
         }
         let mut looked_at = 0;
-        for entry in std::fs::read_dir(sidecar.folder()).unwrap() {
-            let path = entry.unwrap().path();
-            let bytes = std::fs::read(&path).unwrap();
-            assert!(!bytes.windows(8).any(|window| window == b"SENTINEL"), "{}", path.display());
+        for (place, bytes) in kept(&sidecar).await {
+            assert!(!bytes.windows(8).any(|window| window == b"SENTINEL"), "{place}");
             looked_at += usize::from(bytes.windows(36).any(|window| window == ids[0].as_bytes()));
         }
         assert!(looked_at > 0, "the approvals are in what was looked at");

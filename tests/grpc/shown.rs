@@ -1,7 +1,7 @@
 //! What a person is shown of a question, and how long there is to answer it.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use std::time::Duration;
 use tonic::Code;

@@ -1,9 +1,9 @@
 //! Starting loudly or not at all, and stopping in order.
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::wire::{RawCall, http_get};
-use countersign::app::{self, Running, StartError};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
+use crate::grpc::wire::{RawCall, http_get};
+use countersign::app::{Running, StartError};
 use countersign::clock::ManualClock;
 use countersign::config::Config;
 use countersign::proto::*;
@@ -14,19 +14,19 @@ use std::time::Duration;
 
 const ASK: &str = "/countersign.v1.AgentService/RequestApproval";
 
-async fn start(config: &Config) -> Result<Running, StartError> {
-    app::start(config, Arc::new(ManualClock::at(START))).await
+pub async fn start(config: &Config) -> Result<Running, StartError> {
+    serve(config, Arc::new(ManualClock::at(START))).await
 }
 
 /// A folder with a policy in it, and the configuration over it.
-fn prepared(policy: &str) -> (Folder, Config) {
+pub fn prepared(policy: &str) -> (Folder, Config) {
     let folder = Folder::new();
     std::fs::write(folder.path().join("policy.yaml"), policy).unwrap();
     let config = config_in(folder.path());
     (folder, config)
 }
 
-async fn refused_start(config: &Config) -> String {
+pub async fn refused_start(config: &Config) -> String {
     let error = start(config).await.expect_err("it must not start");
     error.to_string()
 }
@@ -88,22 +88,6 @@ async fn a_change_goes_to_its_end_though_the_client_is_gone() {
     let answer = sidecar.request(email()).await.unwrap();
     assert_eq!(sidecar.audit().await.len(), 1);
     assert_eq!(sidecar.listed("olga", &[]).await, [answer.approval.unwrap().id]);
-}
-
-#[tokio::test]
-async fn a_second_sidecar_on_the_same_database_is_refused_naming_the_holder() {
-    let (_folder, config) = prepared(POLICY);
-    let running = start(&config).await.unwrap();
-    let told = refused_start(&config).await;
-    let me = std::process::id().to_string();
-    assert!(told.contains("countersign.db") && told.contains(&me), "{told}");
-    // The first one is none the worse for it.
-    let channel = countersign::client::channel(running.address()).unwrap();
-    let bearer = countersign::client::Bearer::new(&token("runtime")).unwrap();
-    let request = RequestApprovalRequest { invocation: Some(email()), ..Default::default() };
-    countersign::client::agent(channel, bearer).request_approval(request).await.unwrap();
-    assert!(running.stop().await);
-    assert!(start(&config).await.unwrap().stop().await);
 }
 
 #[tokio::test]
@@ -180,39 +164,6 @@ async fn a_broken_policy_refuses_the_start_and_names_every_problem() {
     std::fs::remove_file(folder.path().join("policy.yaml")).unwrap();
     let told = refused_start(&nowhere).await;
     assert!(told.contains("has no `*.yaml`"), "{told}");
-}
-
-#[tokio::test]
-async fn a_clock_far_behind_the_table_refuses_the_start_and_a_little_does_not() {
-    let (_folder, config) = prepared(POLICY);
-    let late = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600))));
-    app::start(&config, late).await.unwrap().stop().await;
-    let told = refused_start(&config).await;
-    assert!(told.contains("clock"), "{told}");
-    let nearly = Arc::new(ManualClock::at(START.plus(Duration::from_secs(3_600 - 300))));
-    app::start(&config, nearly).await.unwrap().stop().await;
-    let mut accepting = config.clone();
-    accepting.sqlite.accept_clock = true;
-    let running = start(&accepting).await.unwrap();
-    let now = running.engine().store().estimated_time();
-    assert!(now >= START.plus(Duration::from_secs(3_600)), "time goes on from where it was");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
-    let (folder, config) = prepared(POLICY);
-    let path = folder.path().join("countersign.db");
-    let content = "not a database at all, but long enough to be looked at as one ".repeat(20);
-    std::fs::write(&path, &content).unwrap();
-    let told = refused_start(&config).await;
-    assert!(told.contains("countersign.db"), "{told}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
-    std::fs::remove_file(&path).unwrap();
-    let mut elsewhere = config.clone();
-    elsewhere.sqlite.path = folder.path().join("missing/countersign.db");
-    let told = refused_start(&elsewhere).await;
-    assert!(told.contains("missing"), "{told}");
 }
 
 #[tokio::test]

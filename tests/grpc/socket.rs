@@ -1,7 +1,7 @@
 //! Doors on a Unix socket: a place in the file system that one sidecar hands to the next.
 
-use crate::harness::{Folder, POLICY, config_in, email, token};
-use crate::wire::RawCall;
+use crate::grpc::harness::{Folder, POLICY, config_in, email, serve, token};
+use crate::grpc::wire::RawCall;
 use countersign::address::Address;
 use countersign::app::Running;
 use countersign::client::{self, Bearer};
@@ -18,7 +18,7 @@ async fn start(folder: &Path, socket: PathBuf) -> Running {
     std::fs::write(folder.join("policy.yaml"), POLICY).unwrap();
     let mut config = config_in(folder);
     config.listen = Address::Unix(socket);
-    countersign::app::start(&config, Arc::new(SystemClock::new())).await.unwrap()
+    serve(&config, Arc::new(SystemClock::new())).await.unwrap()
 }
 
 async fn evaluate(channel: Channel) -> Result<EvaluateResponse, tonic::Status> {

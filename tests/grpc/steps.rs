@@ -1,6 +1,6 @@
 //! Steps that several tests share, and the check that an approval has one history.
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::proto::*;
 use prost_types::Timestamp;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The approval story, step by step, with a restart between any two of them.
 
-use crate::harness::*;
+use crate::grpc::harness::*;
 use countersign::proto::*;
 use tonic::Code;
 

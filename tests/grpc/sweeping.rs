@@ -1,8 +1,7 @@
 //! The background work: it writes down what reads said anyway, once, and removes what has been kept for long enough.
 
-use crate::harness::*;
-use crate::steps::*;
-use countersign::app;
+use crate::grpc::harness::*;
+use crate::grpc::steps::*;
 use countersign::proto::*;
 use countersign::sweeper::Report;
 use std::collections::BTreeSet;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::Code;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What `person` sees in one state.
 async fn listed(sidecar: &Sidecar, state: ApprovalState) -> Vec<Approval> {
@@ -198,7 +197,7 @@ async fn it_goes_on_by_itself_and_ends_with_the_sidecar() {
     let mut config = config_in(folder.path());
     config.sweep_every = Duration::from_millis(1);
     let clock = Arc::new(countersign::clock::ManualClock::at(START));
-    let running = app::start(&config, Arc::<countersign::clock::ManualClock>::clone(&clock)).await.unwrap();
+    let running = serve(&config, Arc::<countersign::clock::ManualClock>::clone(&clock)).await.unwrap();
     let bearer = countersign::client::Bearer::new(&token("runtime")).unwrap();
     let mut agent = countersign::client::agent(countersign::client::channel(running.address()).unwrap(), bearer);
     let request = RequestApprovalRequest { invocation: Some(email()), ..RequestApprovalRequest::default() };
@@ -219,37 +218,11 @@ async fn it_goes_on_by_itself_and_ends_with_the_sidecar() {
 }
 
 #[tokio::test]
-async fn what_is_erased_is_in_no_file_any_more_nor_in_the_log_of_the_database() {
-    let sidecar = Sidecar::start().await;
-    let call =
-        Invocation { arguments_json: r#"{"to":"a@example.com","body":"SENTINEL-ERASED"}"#.to_owned(), ..email() };
-    let (approval, _) = sidecar.ask(call).await;
-    sidecar.cancel(&approval).await.unwrap();
-    let files = || {
-        let files =
-            std::fs::read_dir(sidecar.folder()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
-        files.filter(|bytes| bytes.windows(15).any(|part| part == b"SENTINEL-ERASED")).count()
-    };
-    assert!(files() > 0, "until then it is somewhere");
-    sidecar.advance(DAY + DAY);
-    assert_eq!(sidecar.sweep().await.erased, 1);
-    for _ in 0..100 {
-        // The writer empties its log when it is asked for something next, which readiness does every second.
-        sidecar.running().engine().store().time().await.unwrap();
-        if files() == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("it is still in a file");
-}
-
-#[tokio::test]
 async fn what_an_agent_still_waits_for_is_kept_however_short_the_retention() {
     let sidecar = Sidecar::start().await;
     let wait = sidecar.open_wait(OpenWaitRequest {
         expire_after: Some(prost_types::Duration { seconds: 7 * 24 * 60 * 60, nanos: 0 }),
-        ..crate::waits::opening()
+        ..crate::grpc::waits::opening()
     });
     let wait = wait.await.unwrap().wait.unwrap();
     let (asked, _) = sidecar.ask_in(&wait, email()).await;

@@ -1,7 +1,7 @@
 //! Two tenants of one sidecar: neither sees, uses or can even tell that there is anything of the other's.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::{Code, Status};
 

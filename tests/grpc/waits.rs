@@ -7,8 +7,8 @@ mod races;
 mod story;
 mod strangers;
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::Status;
 

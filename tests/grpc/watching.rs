@@ -3,9 +3,9 @@
 mod ends;
 mod many;
 
-use crate::harness::*;
-use crate::moves::*;
-use crate::tenants::{alike, nothing};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
+use crate::grpc::tenants::{alike, nothing};
 use countersign::proto::watch_approvals_response::Event;
 use countersign::proto::*;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Taking back: people revoke what they approved, the agent's side cancels what it asked.
 
-use crate::decide::{APPROVE, BANK, DENY, not_found, payment};
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::decide::{APPROVE, BANK, DENY, not_found, payment};
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use tonic::Code;
 

@@ -38,6 +38,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["config", "auth", "domain", "address"]),
     // Settings are handed to whom they are for.
     ("config", &["clock::Clock", "storage::OpenLimits", "storage::Retention", "storage::sqlite::SqliteOptions"]),
+    ("config", &["storage::postgres::PostgresOptions", "storage::postgres::TlsMode"]),
     ("telemetry", &["config"]),
     (
         "app",

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::time::Timestamp;
+use crate::engine::Secrets;
 use crate::secrets;
 use crate::storage::sqlite::{SqliteOptions, SqliteStore};
 use crate::storage::{OpenLimits, Store};
@@ -62,7 +63,8 @@ impl Fixture {
         let store: Arc<dyn Store> = Arc::new(store);
         let previewer = Previewer::new(PreviewConfig::default()).unwrap();
         let limits = OpenLimits { per_principal: 1, per_agent: 1 };
-        let engine = Arc::new(Engine::new(store, Arc::new(built.policy.unwrap()), previewer, keys, limits));
+        let engine =
+            Arc::new(Engine::new(store, Arc::new(built.policy.unwrap()), previewer, Secrets::whole(keys), limits));
         let (waits, waiting) = mpsc::unbounded_channel();
         let (go, gone) = mpsc::unbounded_channel();
         let asked = Arc::new(Notify::new());

@@ -18,6 +18,9 @@ const POLICY: &str = include_str!("../../../deploy/policy/gmail.yaml");
 /// The configuration of `--dev`: the folder is made, with a policy unless one is named, and with new tokens.
 /// Another sidecar in the same folder keeps its tokens: the folder is locked for as long as the returned file is open.
 pub(super) fn config(folder: &Path, overrides: Overrides, err: &mut dyn Write) -> Result<(Config, File), String> {
+    if overrides.postgres.is_some() {
+        return Err("--dev keeps everything in one folder: leave out --postgres (COUNTERSIGN_POSTGRES)".to_owned());
+    }
     let failed = |path: &Path, cause: std::io::Error| format!("{}: {cause}", path.display());
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| failed(folder, cause))?;
     is_ours(folder)?;

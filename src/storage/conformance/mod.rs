@@ -3,6 +3,7 @@
 //! promises beyond the others it names in a line of its own.
 
 pub(super) mod agreement;
+pub(super) mod any;
 pub(super) mod approvals;
 pub(super) mod arguments;
 pub(super) mod audit;

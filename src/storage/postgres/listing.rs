@@ -80,7 +80,8 @@ const APPROVALS: &str = concat!(
     " FROM approvals WHERE id = page.approval OFFSET 0) approvals) listed ON true ORDER BY create_time DESC, id DESC"
 );
 
-/// The executions that one page looks at, newest first: see [`LOOKED_AT`].
+/// The executions that one page looks at, newest first: 5,000 of them, some tens of milliseconds. The statement says so
+/// itself, so that it is planned for it.
 macro_rules! looked_at {
     () => {
         " FROM executions WHERE (start_time, id) < ($2, $3) AND start_time >= $4 ORDER BY start_time DESC, id DESC"
@@ -101,14 +102,11 @@ const EXECUTIONS: &str = concat!(
     " FROM (SELECT ",
     execution_columns!(),
     looked_at!(),
-    " LIMIT 5000) looked_at WHERE ($5 IS NULL OR principal = $5) AND ($6 IS NULL OR agent = $6) \
-     AND ($7 IS NULL OR connector = $7) AND ($8::TEXT[] IS NULL \
+    " LIMIT 5000) looked_at WHERE ($5::TEXT IS NULL OR principal = $5) AND ($6::TEXT IS NULL OR agent = $6) \
+     AND ($7::TEXT IS NULL OR connector = $7) AND ($8::TEXT[] IS NULL \
      OR CASE WHEN state = 'started' AND report_by <= store_now THEN 'unknown' ELSE state END = ANY ($8)) \
      ORDER BY start_time DESC, id DESC LIMIT $9) page ON true ORDER BY start_time DESC, id DESC"
 );
-/// Executions that one page looks at: some tens of milliseconds. The statement says so itself, so that it is planned for it.
-#[cfg(test)]
-const LOOKED_AT: usize = 5_000;
 /// The one that an approval started. Its id is with the approval, and with the audit for longer.
 const EXECUTION_OF_APPROVAL: &str = concat!(
     "SELECT store_now, ",
@@ -138,16 +136,16 @@ macro_rules! select_audit {
 
 const AUDIT: &str = select_audit!("$2::TEXT IS NULL AND $3::TEXT IS NULL AND $4::TEXT IS NULL AND $5::TEXT IS NULL");
 const AUDIT_OF_APPROVAL: &str = select_audit!(
-    "approval_id = $2 AND ($3 IS NULL OR execution_id = $3) AND ($4 IS NULL OR wait_id = $4) \
-     AND ($5 IS NULL OR principal = $5)"
+    "approval_id = $2 AND ($3::TEXT IS NULL OR execution_id = $3) AND ($4::TEXT IS NULL OR wait_id = $4) \
+     AND ($5::TEXT IS NULL OR principal = $5)"
 );
 const AUDIT_OF_EXECUTION: &str = select_audit!(
-    "($2 IS NULL OR approval_id = $2) AND execution_id = $3 AND ($4 IS NULL OR wait_id = $4) \
-     AND ($5 IS NULL OR principal = $5)"
+    "($2::TEXT IS NULL OR approval_id = $2) AND execution_id = $3 AND ($4::TEXT IS NULL OR wait_id = $4) \
+     AND ($5::TEXT IS NULL OR principal = $5)"
 );
 const AUDIT_OF_WAIT: &str = select_audit!(
-    "($2 IS NULL OR approval_id = $2) AND ($3 IS NULL OR execution_id = $3) AND wait_id = $4 \
-     AND ($5 IS NULL OR principal = $5)"
+    "($2::TEXT IS NULL OR approval_id = $2) AND ($3::TEXT IS NULL OR execution_id = $3) AND wait_id = $4 \
+     AND ($5::TEXT IS NULL OR principal = $5)"
 );
 const AUDIT_OF_PRINCIPAL: &str =
     select_audit!("$2::TEXT IS NULL AND $3::TEXT IS NULL AND $4::TEXT IS NULL AND principal = $5");

@@ -1,8 +1,11 @@
 //! The store in a Postgres database that many sidecars share.
 //!
-//! - `open`: whether the database can be served, and how connections to it are made
+//! - `options`, `connecting`: what it is reached by, and making a connection
+//! - `open`, `refusals`: whether the database can be served, and why not
 //! - `schema`: the migrations
-//! - `table`: running an operation on a connection of the pool: time-outs, what is tried again, what is told after it
+//! - `pool`: the connections of operations
+//! - `table`, `fault`, `counters`: running an operation: time-outs, what is tried again, what is told after it
+//! - `warnings`: that of many one is enough
 //! - `time`: the store's time, which is the database's
 //! - `consuming`, `requesting`, `writes`: the operations of one round trip
 //! - `transaction`: the rows as the operations of several steps need them
@@ -15,11 +18,17 @@
 //! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
 //! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod connecting;
 mod consuming;
+mod counters;
+mod fault;
 mod listing;
 mod open;
+mod options;
+mod pool;
 mod reads;
 mod recent;
+mod refusals;
 mod requesting;
 mod schema;
 mod seeding;
@@ -31,10 +40,12 @@ mod tests;
 mod time;
 mod transaction;
 mod values;
+mod warnings;
 mod writes;
 
-pub use open::{OpenError, PostgresOptions, TlsMode};
-pub use table::Statistics;
+pub use counters::Statistics;
+pub use options::{PostgresOptions, TlsMode};
+pub use refusals::OpenError;
 
 use super::changes::Changes;
 use super::{

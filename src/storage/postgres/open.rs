@@ -1,115 +1,112 @@
-//! Opening the database: whether it can be served, and how connections to it are made.
+//! Opening the database: whether it can be served as every promise needs it.
 
+use super::connecting::Connector;
+use super::options::PostgresOptions;
+use super::pool::Pool;
+use super::refusals::OpenError;
+use super::schema;
 use super::table::Table;
-use super::telling::Teller;
+use super::telling::{Teller, TellerSettings};
 use super::time::TableTime;
-use crate::clock::Clock;
 use crate::domain::time::Timestamp;
 use crate::storage::SchemaVersions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr as _;
+use sqlx::{Connection as _, PgConnection, Row as _, query, query_scalar, raw_sql};
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroizing;
 
-/// How a connection is secured, as `sslmode` says it; see the database's own documentation of its clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsMode {
-    /// Never.
-    Disable,
-    /// If the server can, without looking whose certificate it has.
-    Prefer,
-    /// Always, without looking whose certificate it has.
-    Require,
-    /// Always, with a certificate of an authority that is trusted.
-    VerifyCa,
-    /// Always, with such a certificate for the very host. Default.
-    #[default]
-    VerifyFull,
-}
+/// The oldest server whose functions the schema is made of.
+const OLDEST: i64 = 140_000;
+/// How often two connections are compared.
+const COMPARISONS: usize = 3;
 
-/// How a Postgres store is opened.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    /// Where it is: `postgres://USER@HOST:PORT/DATABASE`, without a password; a host that begins with a slash
-    /// (percent-encoded) is the folder of a Unix socket.
-    pub url: String,
-    /// The password, if the server wants one.
-    pub password: Option<Zeroizing<String>>,
-    /// How connections are secured. Default: [`TlsMode::VerifyFull`]; of no meaning on a Unix socket.
-    pub tls: TlsMode,
-    /// The certificates (PEM) that the server's must lead to; none: those of public authorities.
-    pub root_certificate: Option<PathBuf>,
-    /// The certificate and the key (PEM) that this client shows.
-    pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// Connections at most, beside one that listens. Default: 8.
-    pub connections: u32,
-    /// How long an operation waits for a connection, and a connection for the server. Default: 2 s.
-    pub acquire_timeout: Duration,
-    /// How long a statement may take. Default: 5 s.
-    pub statement_timeout: Duration,
-    /// How often changes of other sidecars are looked for, whatever they tell. Default: 1 s.
-    pub poll_every: Duration,
-    /// Whether to bring the schema up to date. Default: yes.
-    pub migrate: bool,
-    /// What takes the place of the database's clock. For tests: no configuration sets it.
-    pub clock: Option<Arc<dyn Clock>>,
-}
-
-impl PostgresOptions {
-    /// The defaults for the database at `url`.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            password: None,
-            tls: TlsMode::default(),
-            root_certificate: None,
-            client_certificate: None,
-            connections: 8,
-            acquire_timeout: Duration::from_secs(2),
-            statement_timeout: Duration::from_secs(5),
-            poll_every: Duration::from_secs(1),
-            migrate: true,
-            clock: None,
-        }
-    }
-}
-
-/// Without the password.
-impl fmt::Debug for PostgresOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PostgresOptions").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
-/// Why the database was not opened. Each is to be shown to whoever starts the process, as it is.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Anything else.
-    Failed {
-        /// What the driver said.
-        cause: String,
-    },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed { cause } => write!(formatter, "the database could not be opened: {cause}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
+/// What must be known of a server and of a session. Every one of them can be asked of any server.
+const LOOK: &str = "SELECT current_setting('server_version_num')::BIGINT AS version,
+        current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby,
+        current_setting('transaction_read_only') = 'on' AS read_only,
+        current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
+        current_schema()::TEXT AS schema";
+const PID: &str = "SELECT pg_backend_pid() AS pid";
+const NOW: &str = "SELECT store_now($1)";
 
 /// Opens the database behind `options`.
 pub(super) async fn open(options: PostgresOptions) -> Result<(Table, SchemaVersions), OpenError> {
-    let failed = |error: sqlx::Error| OpenError::Failed { cause: error.to_string() };
-    let connect = PgConnectOptions::from_str(&options.url).map_err(failed)?;
-    let pool = PgPoolOptions::new().max_connections(options.connections).connect_lazy_with(connect);
-    let schema = super::schema::migrate(&mut *pool.acquire().await.map_err(failed)?).await.map_err(failed)?;
-    let time = TableTime::since(Timestamp::from_micros(0), options.clock);
-    Ok((Table::new(pool, time, Teller::default(), options.statement_timeout), schema))
+    let connector = Arc::new(Connector::of(&options, schema::PATIENCE).await?);
+    // What is looked at answers within a statement's time each, and there are few of them.
+    let mut first = connector.connect_first().await?;
+    let mut second = connector.connect_first().await?;
+    refuse_transaction_pooling(&mut first, &mut second).await?;
+    goodbye(second).await;
+    let schema_name = look(&mut first).await?;
+    let given = options.clock.as_ref().map(|clock| clock.wall());
+    let versions = schema::settle(&connector, &mut first, schema::MIGRATIONS, options.migrate, given).await?;
+    let now: i64 = query_scalar(NOW).bind(given.map(Timestamp::micros)).fetch_one(&mut first).await?;
+    goodbye(first).await;
+    let time = Arc::new(TableTime::since(Timestamp::from_micros(now), options.clock));
+    let pool = Pool::new(Arc::clone(&connector), options.connections, options.acquire_timeout);
+    let teller = Teller::start(TellerSettings {
+        connector,
+        time: Arc::clone(&time),
+        schema: schema_name,
+        timeout: options.acquire_timeout,
+        statement_timeout: options.statement_timeout,
+        poll_every: options.poll_every,
+        notify: options.notify,
+    });
+    Ok((Table::new(pool, time, teller, options.statement_timeout), versions))
+}
+
+/// Whether the server and this role's sessions are as they must be. Answers the schema that our tables are in.
+async fn look(connection: &mut PgConnection) -> Result<String, OpenError> {
+    let row = query(LOOK).fetch_one(connection).await?;
+    let version: i64 = row.try_get("version")?;
+    if version < OLDEST {
+        return Err(OpenError::OldServer { version });
+    }
+    let encoding: String = row.try_get("encoding")?;
+    if encoding != "UTF8" {
+        return Err(OpenError::NotUtf8 { encoding });
+    }
+    let (standby, read_only): (bool, bool) = (row.try_get("standby")?, row.try_get("read_only")?);
+    if standby || read_only {
+        return Err(OpenError::ReadOnly { standby });
+    }
+    let synchronous: String = row.try_get("synchronous_commit")?;
+    if synchronous == "off" {
+        return Err(OpenError::NotDurable);
+    }
+    let fsync: String = row.try_get("fsync")?;
+    if fsync == "off" {
+        tracing::warn!("fsync is off at the database's server: whatever was decided is lost with its power");
+    }
+    let schema: Option<String> = row.try_get("schema")?;
+    schema.ok_or(OpenError::NoSchema)
+}
+
+/// Two connections that are one, or one that is several: between transactions, something gives them to others.
+async fn refuse_transaction_pooling(first: &mut PgConnection, second: &mut PgConnection) -> Result<(), OpenError> {
+    let mut seen = None;
+    for round in 0..COMPARISONS {
+        // Not in turns alone: two that are given out in turns would look like one each.
+        let pids = match round % 2 {
+            0 => (pid(first).await?, pid(second).await?),
+            _ => {
+                let second = pid(second).await?;
+                (pid(first).await?, second)
+            }
+        };
+        if pids.0 == pids.1 || *seen.get_or_insert(pids) != pids {
+            return Err(OpenError::TransactionPooling);
+        }
+    }
+    Ok(())
+}
+
+/// Which process of the server answers. Not prepared, since that is what fails first there.
+async fn pid(connection: &mut PgConnection) -> Result<i32, OpenError> {
+    Ok(raw_sql(PID).fetch_one(connection).await?.try_get("pid")?)
+}
+
+/// A farewell that may take its time.
+async fn goodbye(connection: PgConnection) {
+    let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
 }

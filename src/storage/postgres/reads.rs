@@ -174,13 +174,14 @@ const FACTS: &str = concat!(
 );
 const WAIT_ALONE: &str =
     concat!("SELECT store_now, ", wait_columns!(), " FROM ", clock!(), " LEFT JOIN waits ON id = $2");
+/// What is pending is counted among what is open of the wait: no index of all that is pending is of use for it.
 const WAIT: &str = concat!(
     "SELECT store_now, ",
     wait_columns!(),
     ", ARRAY(SELECT asked.id FROM approvals asked WHERE asked.wait_id = waits.id \
      ORDER BY asked.create_time DESC, asked.id DESC LIMIT $3) AS newest, \
-     (SELECT count(*) FROM approvals asked WHERE asked.wait_id = waits.id AND asked.open_until > store_now \
-     AND asked.state = 'pending') AS pending FROM ",
+     (SELECT count(*) FILTER (WHERE asked.state = 'pending') FROM approvals asked \
+     WHERE asked.wait_id = waits.id AND asked.open_until > store_now) AS pending FROM ",
     clock!(),
     " LEFT JOIN waits ON id = $2"
 );

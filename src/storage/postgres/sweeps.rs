@@ -131,9 +131,9 @@ const DELETE_APPROVALS: &str = concat!(
     find!(
         "coalesce(consume_time, close_time, decide_time)",
         "approvals WHERE open_until IS NULL AND preview_json = '' \
-         AND NOT EXISTS (SELECT 1 FROM waits WHERE waits.id = approvals.wait_id AND waits.state <> 'closed' OFFSET 0) \
-         AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.execution_id \
-         AND executions.state = 'started' OFFSET 0)",
+         AND coalesce((SELECT waits.state FROM waits WHERE waits.id = approvals.wait_id), 'closed') = 'closed' \
+         AND (SELECT executions.state FROM executions WHERE executions.id = approvals.execution_id) \
+         IS DISTINCT FROM 'started'",
         "UPDATE"
     ),
     "changed AS (DELETE FROM approvals WHERE ",
@@ -168,7 +168,7 @@ const DELETE_WAITS: &str = concat!(
 const DELETE_AUDIT_RECORDS: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT store_now, store_now - $3 AS until FROM (SELECT store_now($1) AS store_now) read), \
      due AS MATERIALIZED (SELECT ctid AS place FROM audit_records WHERE position <= \
-     (SELECT max(position) FROM (SELECT position FROM audit_records ORDER BY position LIMIT 2 * $2) oldest) \
+     (SELECT max(position) FROM (SELECT position FROM audit_records ORDER BY position LIMIT 2 * $2::BIGINT) oldest) \
      AND time <= (SELECT until FROM clock) ORDER BY position LIMIT $2 FOR UPDATE SKIP LOCKED), \
      changed AS (DELETE FROM audit_records WHERE ",
     found!(),
@@ -242,23 +242,5 @@ impl Operation for SweepStep {
             _ => Duration::ZERO,
         };
         Ok(Swept { rows, overdue, elapsed: started.elapsed(), room: ROOM })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn printed() {
-        let mut out = String::new();
-        for (name, all) in [
-            ("reads", super::super::reads::ALL.as_slice()),
-            ("listing", &super::super::listing::ALL),
-            ("sweeps", &super::ALL),
-        ] {
-            for (index, statement) in all.iter().enumerate() {
-                out.push_str(&format!("{name}{index}\t{statement}\n", statement = statement.replace('\n', " ")));
-            }
-        }
-        std::fs::write("/tmp/e-statements.tsv", out).unwrap();
     }
 }

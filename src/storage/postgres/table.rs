@@ -1,16 +1,25 @@
 //! Running an operation on a connection of the pool: within its time, again where that is safe and helps, and telling what
 //! it changed once it is committed.
 
+use super::counters::{Counters, Statistics};
+use super::pool::{NoConnection, Pool};
 use super::telling::Teller;
 use super::time::TableTime;
-use crate::domain::audit::AuditKind;
 use crate::storage::StoreError;
 use crate::storage::changes::{Changes, Touched};
 use async_trait::async_trait;
 use sqlx::PgConnection;
-use sqlx::postgres::PgPool;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(super) use super::fault::Fault;
+
+/// An operation that others are in the way of runs so often in all.
+const TRIES: u32 = 4;
+/// Before it runs again it waits for a random part of this, times how often it has run.
+const PAUSE: Duration = Duration::from_millis(20);
+/// What a database that does answer needs beyond its own time-out of a statement.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// One whole operation. It may run again after what it did was undone, or where it is not known whether it was done: done
 /// twice it is as done once, but for what it answers and for audit records of refusals.
@@ -27,32 +36,11 @@ pub(super) trait Operation: Send + Sync {
         time: &TableTime,
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault>;
-}
 
-/// Why an operation did not come to its end.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// Others were in the way: nothing was done, and doing it again may succeed.
-    Again(String),
-    /// The connection is of no more use. Whether it was done is not known.
-    Broken(String),
-    /// Anything else.
-    Store(StoreError),
-}
-
-/// How much was written since the database was opened, by this process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Operations that wrote.
-    pub writes: u64,
-    /// Transactions that they were committed in.
-    pub commits: u64,
-    /// Operations that ran again because others were in the way.
-    pub retries: u64,
-    /// Connections that were given up.
-    pub reconnects: u64,
-    /// Audit records that were committed, by kind.
-    pub records: Vec<(AuditKind, u64)>,
+    /// How many of the store's operations it is.
+    fn writes(&self) -> u64 {
+        1
+    }
 }
 
 /// The database, to whoever runs operations on it.
@@ -63,16 +51,18 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Shared {
-    pool: PgPool,
-    time: TableTime,
+    pool: Pool,
+    time: Arc<TableTime>,
     teller: Teller,
+    counters: Counters,
     statement_timeout: Duration,
 }
 
 impl Table {
     /// The database behind this pool.
-    pub(super) fn new(pool: PgPool, time: TableTime, teller: Teller, statement_timeout: Duration) -> Self {
-        Self { shared: Arc::new(Shared { pool, time, teller, statement_timeout }) }
+    pub(super) fn new(pool: Pool, time: Arc<TableTime>, teller: Teller, statement_timeout: Duration) -> Self {
+        let counters = Counters::default();
+        Self { shared: Arc::new(Shared { pool, time, teller, counters, statement_timeout }) }
     }
 
     /// The store's time.
@@ -87,7 +77,7 @@ impl Table {
 
     /// How much was written.
     pub(super) fn statistics(&self) -> Statistics {
-        Statistics::default()
+        self.shared.counters.read(self.shared.pool.given_up())
     }
 
     /// Runs an operation that writes, to its end, whether or not anybody waits for the answer.
@@ -96,51 +86,95 @@ impl Table {
         O::Answer: 'static,
     {
         let table = self.clone();
-        let done = tokio::spawn(async move { table.read(operation).await }).await;
-        done.unwrap_or_else(|error| Err(StoreError::Unavailable { cause: error.to_string() }))
+        let done = tokio::spawn(async move {
+            let answer = table.attempt(&operation).await;
+            if answer.is_ok() {
+                table.shared.counters.wrote(operation.writes());
+            }
+            answer
+        });
+        done.await.unwrap_or_else(|error| match error.is_panic() {
+            true => Err(StoreError::Inconsistent { cause: "a write panicked".to_owned() }),
+            false => Err(unavailable("the process is ending")),
+        })
     }
 
     /// Runs an operation for as long as its caller waits.
     pub(super) async fn read<O: Operation>(&self, operation: O) -> Result<O::Answer, StoreError> {
+        self.attempt(&operation).await
+    }
+
+    async fn attempt<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        let mut tries: u32 = 0;
+        let mut broken = false;
+        loop {
+            tries = tries.saturating_add(1);
+            match self.once(operation).await {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::Again(_)) if tries < TRIES => {
+                    self.shared.counters.retried();
+                    tokio::time::sleep(PAUSE.mul_f64(random() * f64::from(tries))).await;
+                }
+                // The operation may have been done; done again, it answers what is so.
+                Err(Fault::Broken(_)) if !broken => broken = true,
+                Err(Fault::Again(cause) | Fault::Broken(cause)) => return Err(unavailable(&cause)),
+                Err(Fault::Store(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn once<O: Operation>(&self, operation: &O) -> Result<O::Answer, Fault> {
+        let shared = &self.shared;
+        let mut lease = shared.pool.acquire().await?;
+        let Some(connection) = lease.connection() else { return Err(Fault::Broken("no connection".to_owned())) };
         let mut touched = Touched::default();
-        let mut connection = self.shared.pool.acquire().await.map_err(|error| Fault::from(error).into_error())?;
-        let ran = operation.run(&mut connection, &self.shared.time, &mut touched);
-        match tokio::time::timeout(self.shared.statement_timeout, ran).await {
+        let ran = operation.run(connection, &shared.time, &mut touched);
+        match tokio::time::timeout(shared.statement_timeout + GRACE, ran).await {
             Ok(Ok(answer)) => {
-                self.shared.teller.committed(&touched);
+                lease.give_back();
+                shared.counters.committed(&touched);
+                shared.teller.committed(&touched);
                 Ok(answer)
             }
-            Ok(Err(fault)) => Err(fault.into_error()),
+            Ok(Err(Fault::Broken(cause))) => {
+                lease.throw_away(&cause);
+                shared.teller.unsure();
+                Err(Fault::Broken(cause))
+            }
+            // Dropped, the connection ends what was begun on it before anybody else has it.
+            Ok(Err(fault)) => Err(fault),
             Err(_) => {
-                connection.close_on_drop();
-                Err(StoreError::Unavailable { cause: "a statement took longer than it may".to_owned() })
+                let cause = "the database did not answer within the time of a statement";
+                lease.hangs(cause);
+                shared.teller.unsure();
+                Err(Fault::Store(unavailable(cause)))
             }
         }
     }
 
     /// Finishes what is in flight and gives every connection back.
     pub(super) async fn close(&self) {
-        self.shared.pool.close().await;
+        self.shared.pool.close(self.shared.statement_timeout + GRACE).await;
+        self.shared.teller.close().await;
     }
 }
 
-impl Fault {
-    fn into_error(self) -> StoreError {
-        match self {
-            Self::Again(cause) | Self::Broken(cause) => StoreError::Unavailable { cause },
-            Self::Store(error) => error,
-        }
+impl From<NoConnection> for Fault {
+    fn from(none: NoConnection) -> Self {
+        Self::Store(match none {
+            NoConnection::Full => unavailable("every connection of the pool is in use"),
+            NoConnection::Failed(cause) => unavailable(&cause),
+            NoConnection::Closed => unavailable("the store is closed"),
+        })
     }
 }
 
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+fn unavailable(cause: &str) -> StoreError {
+    StoreError::Unavailable { cause: cause.to_owned() }
 }
 
-impl From<sqlx::Error> for Fault {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Broken(error.to_string())
-    }
+/// From 0 to 1.
+fn random() -> f64 {
+    let (_, bits) = uuid::Uuid::new_v4().as_u64_pair();
+    f64::from(u32::try_from(bits & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
 }

@@ -3,6 +3,8 @@
 #[path = "../../../tests/cluster/mod.rs"]
 mod cluster;
 
+mod statements;
+
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::storage::conformance::{CONTRADICTIONS, Database, promises};
@@ -106,3 +108,9 @@ async fn time_is_the_databases_own() {
     let estimated = store.estimated_time().micros();
     assert!(estimated >= time, "{estimated} >= {time}");
 }
+
+mod guarded;
+mod opening;
+mod pool;
+mod proxy;
+mod telling;

@@ -20,7 +20,7 @@ mod listing;
 mod open;
 mod presence;
 mod reads;
-mod schema;
+pub(super) mod schema;
 mod sealed;
 mod seeding;
 mod sweeps;

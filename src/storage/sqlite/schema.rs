@@ -4,29 +4,14 @@
 //! schema that allows it and refuses one that does not.
 
 use super::open::OpenError;
-use crate::domain::hex::hex;
 use crate::domain::time::Timestamp;
 use crate::storage::SchemaVersions;
-use sha2::{Digest as _, Sha256};
+use crate::storage::migrations::{Applied, Migration, Unfit, missing, version_of};
 use sqlx::{Connection as _, Row as _, SqliteConnection, query, raw_sql};
-use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One step of the schema.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Migration {
-    /// Its number, from 1 without gaps.
-    pub(super) version: i64,
-    /// Its file's name.
-    pub(super) name: &'static str,
-    /// What it does.
-    pub(super) sql: &'static str,
-    /// The lowest number of a binary's last migration with which that binary can serve the schema that this one leaves.
-    pub(super) compatible_from: i64,
-}
-
 /// Every migration of this binary.
-pub(super) const MIGRATIONS: &[Migration] = &[
+pub(in crate::storage) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },
     // A binary without it would neither withdraw what a wait had nor take an erased preview for one.
     Migration { version: 2, name: "0002_waits", sql: include_str!("migrations/0002_waits.sql"), compatible_from: 2 },
@@ -83,29 +68,16 @@ pub(super) async fn migrate(
     // Part of the transaction as everything else: the mark is in the header page.
     raw_sql("PRAGMA application_id = 0x4353474e").execute(&mut *transaction).await.map_err(fault)?;
     query(CREATE_SCHEMA).execute(&mut *transaction).await.map_err(fault)?;
-    let mut applied = BTreeMap::new();
+    let mut applied = Vec::new();
     for row in query(SELECT_APPLIED).fetch_all(&mut *transaction).await.map_err(fault)? {
-        let version: i64 = row.try_get("version").map_err(fault)?;
-        let name: String = row.try_get("name").map_err(fault)?;
-        let checksum: String = row.try_get("checksum").map_err(fault)?;
-        let compatible_from: i64 = row.try_get("compatible_from").map_err(fault)?;
-        applied.insert(version, (name, checksum, compatible_from));
+        applied.push(Applied {
+            version: row.try_get("version").map_err(fault)?,
+            name: row.try_get("name").map_err(fault)?,
+            checksum: row.try_get("checksum").map_err(fault)?,
+            compatible_from: row.try_get("compatible_from").map_err(fault)?,
+        });
     }
-    let known = migrations.last().map_or(0, |migration| migration.version);
-    if let Some((&found, _)) = applied.last_key_value()
-        && let Some(compatible_from) = applied.values().map(|(_, _, compatible_from)| *compatible_from).max()
-        && found > known
-        && compatible_from > known
-    {
-        return Err(OpenError::SchemaNewer { found, compatible_from, known });
-    }
-    for migration in migrations {
-        if let Some((name, checksum, _)) = applied.get(&migration.version) {
-            if *checksum != migration.checksum() {
-                return Err(OpenError::MigrationChanged { version: migration.version, name: name.clone() });
-            }
-            continue;
-        }
+    for migration in missing(migrations, &applied)? {
         raw_sql(migration.sql).execute(&mut *transaction).await.map_err(fault)?;
         query(INSERT_APPLIED)
             .bind(migration.version)
@@ -118,13 +90,17 @@ pub(super) async fn migrate(
             .map_err(fault)?;
     }
     transaction.commit().await.map_err(fault)?;
-    let before = applied.last_key_value().map_or(0, |(version, _)| *version);
+    let known = migrations.last().map_or(0, |migration| migration.version);
+    let before = version_of(&applied);
     Ok(SchemaVersions { before, after: before.max(known) })
 }
 
-impl Migration {
-    fn checksum(&self) -> String {
-        hex(&Sha256::digest(self.sql.as_bytes()))
+impl From<Unfit> for OpenError {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Newer { found, compatible_from, known } => Self::SchemaNewer { found, compatible_from, known },
+            Unfit::Changed { version, name } => Self::MigrationChanged { version, name },
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hostile texts, and every field of every request that takes a text.
 
-use crate::harness::*;
-use crate::moves::*;
+use crate::grpc::harness::*;
+use crate::grpc::moves::*;
 use countersign::proto::*;
 use std::future::Future;
 use std::pin::Pin;

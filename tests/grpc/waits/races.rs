@@ -2,7 +2,7 @@
 //! both, and nothing is open in a wait that is over or has moved on.
 
 use super::*;
-use crate::steps::attempted;
+use crate::grpc::steps::attempted;
 use countersign::storage::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

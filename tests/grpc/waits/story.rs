@@ -162,7 +162,7 @@ async fn of_many_approvals_the_newest_hundred_are_told() {
 
 #[tokio::test]
 async fn who_watches_is_told_that_an_approval_went_with_its_wait() {
-    use crate::watching::{all, state};
+    use crate::grpc::watching::{all, state};
     let sidecar = Sidecar::start().await;
     let wait = sidecar.waiting().await;
     let (pending, _) = sidecar.ask_in(&wait, email()).await;
@@ -176,7 +176,7 @@ async fn who_watches_is_told_that_an_approval_went_with_its_wait() {
 
 #[tokio::test]
 async fn a_command_let_go_is_done_whole_or_not_at_all_and_can_be_asked_again() {
-    use crate::gone::{let_go, turns};
+    use crate::grpc::gone::{let_go, turns};
     let mut sidecar = Sidecar::start().await;
     let opening_in = |turn: u32| {
         let transcript = format!("transcript-{turn}");

@@ -1,7 +1,7 @@
 //! How watching ends: with the sidecar, with the deadline, with a watcher who does not read, and with a client who is gone.
 
 use super::*;
-use crate::reload_callers::{acting_for, caller, take};
+use crate::grpc::reload_callers::{acting_for, caller, take};
 use countersign::auth::Powers;
 use countersign::domain::limits;
 use countersign::domain::pattern::Pattern;
@@ -151,12 +151,12 @@ async fn streams_end_with_the_credential_that_they_were_opened_with_and_no_other
     snapshot(&mut list).await;
     let asserts = || Powers::Asserts(vec![Pattern::new("*")]);
     // The agent's caller may do less than before; the chat's is as it was.
-    take(&sidecar, vec![caller("runtime", acting_for("somebody-else"), None), caller("chat", asserts(), None)]);
+    take(&sidecar, vec![caller("runtime", acting_for("somebody-else"), None), caller("chat", asserts(), None)]).await;
     refused(Err::<(), _>(end(&mut single).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
     let answer = sidecar.decide("olga", &asked.id, Verdict::Deny).await.unwrap();
     assert_eq!(change(&mut list).await, answer);
     // Now nobody is left who may be told.
-    take(&sidecar, vec![caller("chat", Powers::Person(Identifier::parse("olga").unwrap()), None)]);
+    take(&sidecar, vec![caller("chat", Powers::Person(Identifier::parse("olga").unwrap()), None)]).await;
     refused(Err::<(), _>(end(&mut list).await), Code::Unauthenticated, "CREDENTIALS_ENDED");
     sidecar.has_watchers(0).await;
 }
@@ -164,7 +164,7 @@ async fn streams_end_with_the_credential_that_they_were_opened_with_and_no_other
 #[tokio::test]
 async fn who_is_told_is_asked_of_the_policy_of_the_moment() {
     let without_dana = POLICY.replace("finance: [dana, eve, finn]", "finance: [eve, finn, sam]");
-    let sidecar = crate::reload::watching(POLICY).await;
+    let sidecar = crate::grpc::reload::watching(POLICY).await;
     let mut of_dana = sidecar.watch_for("dana").await;
     let mut of_sam = sidecar.watch_for("sam").await;
     assert_eq!((snapshot(&mut of_dana).await, snapshot(&mut of_sam).await), (vec![], vec![]));
