@@ -79,17 +79,19 @@ struct Real {
     runtime: tokio::runtime::Runtime,
     connection: tokio::sync::Mutex<PgConnection>,
     store: PostgresStore,
+    /// It is removed when this is dropped.
+    _database: Box<dyn std::any::Any>,
 }
 
 impl Real {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (connection, store) = runtime.block_on(async {
+        let (connection, store, database) = runtime.block_on(async {
             let database = fresh().await;
             let store = PostgresStore::open(super::super::tests::options(&database, None)).await.unwrap();
-            (database.connect().await, store)
+            (database.connect().await, store, database)
         });
-        Self { runtime, connection: tokio::sync::Mutex::new(connection), store }
+        Self { runtime, connection: tokio::sync::Mutex::new(connection), store, _database: Box::new(database) }
     }
 
     fn through_approvals(&self, approval: &Approval) -> Approval {
