@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use countersign::config::{Config, Overrides};
+use countersign::config::{Config, Overrides, PostgresSettings, StoreSettings};
 use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
@@ -35,7 +35,7 @@ fn folder(name: &str) -> PathBuf {
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
     let samples = blocks("toml");
-    assert_eq!(samples.len(), 1);
+    assert_eq!(samples.len(), 2);
     std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
@@ -63,6 +63,24 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
+    let folder = folder("postgres");
+    let sample = &blocks("toml")[1];
+    std::fs::write(folder.join("countersign.toml"), sample).unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    let StoreSettings::Postgres(said) = &config.store else { panic!("{:?}", config.store) };
+    let defaults = PostgresSettings::at("");
+    assert_eq!((said.tls, said.connections), (defaults.tls, defaults.connections));
+    assert_eq!((said.acquire_timeout, said.statement_timeout), (defaults.acquire_timeout, defaults.statement_timeout));
+    assert_eq!((said.poll_every, said.migrate, said.notify), (defaults.poll_every, defaults.migrate, defaults.notify));
+    assert_eq!(config.secret_file, folder.join("countersign.secret"));
+    for (key, _) in PostgresSettings::KEYS {
+        assert!(sample.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }
 

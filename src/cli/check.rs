@@ -75,6 +75,7 @@ impl Findings {
 pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exit> {
     let mut findings = Findings::default();
     let overrides = command.settings.overrides();
+    let mut store = None;
     let policy = match Config::inspect(command.config.as_deref(), &overrides) {
         Ok((config, problems)) => {
             for problem in problems {
@@ -83,10 +84,16 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             listeners(&config, &mut findings)?;
             callers(&config, &mut findings);
             let policy = policy(&config.policy, &mut findings);
-            match &config.store {
-                StoreSettings::Sqlite(settings) => database(&settings.path, &mut findings),
-                StoreSettings::Postgres(settings) => server(settings, &mut findings),
-            }
+            store = match &config.store {
+                StoreSettings::Sqlite(settings) => {
+                    database(&settings.path, &mut findings);
+                    Some(format!("sqlite {}", settings.path.display()))
+                }
+                StoreSettings::Postgres(settings) => {
+                    server(settings, &mut findings);
+                    settings.place().map(|place| format!("postgres {place}"))
+                }
+            };
             secrets(&config, &mut findings);
             policy
         }
@@ -101,11 +108,16 @@ pub(super) fn run(command: &CheckCommand, out: &mut dyn Write) -> io::Result<Exi
             policy
         }
     };
-    report(command.json, policy.as_ref(), &findings, out)?;
+    report(command.json, (policy.as_ref(), store.as_deref()), &findings, out)?;
     Ok(if findings.problems.is_empty() { Exit::Done } else { Exit::No })
 }
 
-fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
+fn report(
+    as_json: bool,
+    (policy, store): (Option<&Policy>, Option<&str>),
+    findings: &Findings,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let valid = findings.problems.is_empty();
     if as_json {
         let list = |found: &[(Part, String)]| -> Vec<_> {
@@ -116,6 +128,7 @@ fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut
             "problems": list(&findings.problems),
             "warnings": list(&findings.warnings),
             "policy_revision": policy.map(Policy::revision),
+            "store": store,
         });
         return writeln!(out, "{}", terminal::json(&answer));
     }
@@ -131,6 +144,9 @@ fn report(as_json: bool, policy: Option<&Policy>, findings: &Findings, out: &mut
     if let Some(policy) = policy {
         let connectors: Vec<String> = policy.connectors().map(|connector| connector.name).collect();
         writeln!(out, "policy:  revision {}, connectors {}", policy.revision(), safe(&connectors.join(", ")))?;
+    }
+    if let Some(store) = store {
+        writeln!(out, "store:   {}", safe(store))?;
     }
     let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let (problems, warnings) = (many(findings.problems.len(), "problem"), many(findings.warnings.len(), "warning"));
@@ -251,7 +267,8 @@ fn server(settings: &PostgresSettings, findings: &mut Findings) {
         ("the client's certificate", certificate),
         ("the client's key", key),
     ] {
-        let read = file.map(|path| (path, File::open(path)));
+        // A folder can be opened, and not read.
+        let read = file.map(|path| (path, File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut [0]))));
         if let Some((path, Err(cause))) = read {
             findings.problem(Part::Database, format!("{what} {}: {cause}", path.display()));
         }

@@ -69,10 +69,11 @@ enum Command {
 /// Runs the command of these arguments, the first of which is the program's name. What a command answers goes to `out`,
 /// what a person should know beside it to `err`.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
-    let command = match CommandLine::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let command = match CommandLine::try_parse_from(&arguments) {
         Ok(line) => line.command,
         Err(problem) => {
-            let text = problem.render().to_string();
+            let text = without_urls(problem.render().to_string(), &arguments);
             let (written, exit) = if problem.use_stderr() {
                 (err.write_all(text.as_bytes()), Exit::Usage)
             } else {
@@ -105,6 +106,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         }
         let _ = writeln!(err, "countersign: the output cannot be written: {cause}");
         Exit::Unreachable
+    })
+}
+
+/// A message about arguments, without those that may be a database's URL in the wrong place: one may hold a password.
+fn without_urls(message: String, arguments: &[OsString]) -> String {
+    let texts = arguments.iter().map(|argument| argument.to_string_lossy());
+    texts.fold(message, |message, text| {
+        // A flag that is not known, with its value, or a value alone.
+        let value = text.strip_prefix("--").and_then(|flag| flag.split_once('=')).map_or(&*text, |(_, value)| value);
+        let meant = value.starts_with("postgres") || (value.contains(':') && value.contains('@'));
+        if meant { message.replace(value, "(not repeated)") } else { message }
     })
 }
 

@@ -46,6 +46,20 @@ pub struct PostgresSettings {
 }
 
 impl PostgresSettings {
+    /// The keys of `[store.postgres]`, and what each is.
+    pub const KEYS: [(&str, &str); 10] = [
+        ("url", "a text"),
+        ("password_file", "a text"),
+        ("tls", "a text"),
+        ("root_certificate_file", "a text"),
+        ("client_certificate_file", "a text"),
+        ("client_key_file", "a text"),
+        ("connections", "a number"),
+        ("poll_every", "a text"),
+        ("migrate", "true or false"),
+        ("notify", "true or false"),
+    ];
+
     /// The settings of the database at `url`, as they are where nothing is said.
     pub fn at(url: impl Into<String>) -> Self {
         Self {
@@ -150,20 +164,6 @@ struct Said {
     notify: Option<bool>,
 }
 
-/// The keys, and what each is.
-const KEYS: [(&str, &str); 10] = [
-    ("url", "a text"),
-    ("password_file", "a text"),
-    ("tls", "a text"),
-    ("root_certificate_file", "a text"),
-    ("client_certificate_file", "a text"),
-    ("client_key_file", "a text"),
-    ("connections", "a number"),
-    ("poll_every", "a text"),
-    ("migrate", "true or false"),
-    ("notify", "true or false"),
-];
-
 impl PostgresTable {
     fn read(self, problems: &mut Vec<String>) -> Said {
         let mut said = Said::default();
@@ -196,7 +196,7 @@ impl PostgresTable {
                      `store.postgres.password_file`, or put it into COUNTERSIGN_POSTGRES_PASSWORD"
                         .to_owned(),
                 ),
-                (key, _) => match KEYS.iter().find(|(known, _)| *known == key) {
+                (key, _) => match PostgresSettings::KEYS.iter().find(|(known, _)| *known == key) {
                     Some((key, wanted)) => problems.push(format!("store.postgres.{key}: is not {wanted}")),
                     None => problems.push(format!("store.postgres.{}: is no key", key.escape_debug())),
                 },

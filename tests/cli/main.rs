@@ -11,6 +11,7 @@ mod fingerprint;
 mod health;
 mod hostile;
 mod migrate;
+mod postgres;
 mod reload;
 mod secret;
 mod serve;

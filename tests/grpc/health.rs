@@ -12,15 +12,15 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const SERVICES: [&str; 5] =
+pub const SERVICES: [&str; 5] =
     ["", "liveness", "countersign.v1.AgentService", "countersign.v1.ApproverService", "countersign.v1.OperatorService"];
 
-async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Status> {
+pub async fn check(channel: Channel, service: &str) -> Result<ServingStatus, Status> {
     let request = HealthCheckRequest { service: service.to_owned() };
     Ok(HealthClient::new(channel).check(request).await?.into_inner().status())
 }
 
-fn plaintext(sidecar: &Sidecar) -> Channel {
+pub fn plaintext(sidecar: &Sidecar) -> Channel {
     countersign::client::channel(sidecar.running().health_address()).unwrap()
 }
 

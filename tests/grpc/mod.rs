@@ -34,6 +34,7 @@ pub mod requests;
 pub mod retries;
 pub mod roles;
 pub mod rotation;
+pub mod rotation_live;
 pub mod sealing;
 pub mod shown;
 pub mod shutdown;

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tonic::Code;
 
-const FIRST: &str = SECRET;
+/// The first secret of every sidecar of the harness.
+pub const FIRST: &str = SECRET;
 
-fn new_secret(sidecar: &Sidecar, name: &str) -> String {
+pub fn new_secret(sidecar: &Sidecar, name: &str) -> String {
     let path = sidecar.folder().join(name);
     ServerSecret::generate().unwrap().write(&path).unwrap();
     key_id(&path)
 }
 
-fn key_id(path: &Path) -> String {
+pub fn key_id(path: &Path) -> String {
     ServerSecret::read(path).unwrap().unwrap().keys().unwrap().id().to_owned()
 }
 
@@ -32,11 +33,11 @@ async fn restart(sidecar: &mut Sidecar, names: &[&str]) -> Result<(), String> {
     sidecar.restart_with(change).await.map_err(|error| error.to_string())
 }
 
-fn key_of(token: &str) -> &str {
+pub fn key_of(token: &str) -> &str {
     token.split('.').nth(1).unwrap()
 }
 
-async fn first_page(sidecar: &Sidecar) -> ListApprovalsRequest {
+pub async fn first_page(sidecar: &Sidecar) -> ListApprovalsRequest {
     let request = ListApprovalsRequest { principal: "olga".to_owned(), page_size: 1, ..Default::default() };
     let page = sidecar.approver().list_approvals(request.clone()).await.unwrap().into_inner();
     ListApprovalsRequest { page_token: page.next_page_token, ..request }

@@ -178,3 +178,56 @@ fn neither_debug_nor_any_error_has_a_secret() {
     }
     assert!(shown.contains(&keys.id));
 }
+
+#[test]
+fn what_a_table_wants_and_is_not_at_hand_is_missing() {
+    let folder = Folder::new("wanted");
+    for (have, known, in_use, missing) in [
+        (&["a"][..], &[][..], &[][..], &[][..]),
+        (&["a"], &["a"], &["a"], &[]),
+        (&["b", "a"], &["a"], &["a"], &[]),
+        (&["b"], &["a", "b"], &[], &[]),
+        (&["a"], &["a", "b"], &["a", "b"], &["b"]),
+        (&["c"], &["a", "b"], &["a", "b"], &["a", "b"]),
+        (&["c"], &["a", "b"], &["b"], &["b"]),
+        // A stranger wants whatever makes it known.
+        (&["c"], &["a", "b"], &[], &["a", "b"]),
+        (&["b", "c"], &["a"], &[], &["a"]),
+    ] {
+        let found = folder.ring(have).missing(&folder.table(known, in_use));
+        let wanted: Vec<String> = missing.iter().map(|name| folder.keys(name).id).collect();
+        assert_eq!(found, wanted, "{have:?} for {known:?}, in use {in_use:?}");
+    }
+}
+
+#[test]
+fn a_token_names_the_secret_that_made_it_only_where_that_is_not_at_hand() {
+    let folder = Folder::new("absent");
+    let (a, b) = (folder.ring(&["a"]), folder.ring(&["b"]));
+    let token = a.consume_token(approval());
+    assert_eq!(a.absent_key_of(&token), None);
+    assert_eq!(b.absent_key_of(&token), Some(folder.keys("a").id.as_str()));
+    assert_eq!(folder.ring(&["b", "a"]).absent_key_of(&token), None);
+    let cut = &token[..token.len() - 1];
+    for none in ["", ".", "cs1...", cut, &token.replace("cs1", "cs2"), &token.to_uppercase(), &format!("{}.", *token)] {
+        assert_eq!(b.absent_key_of(none), None, "{none}");
+    }
+}
+
+#[test]
+fn secrets_that_others_use_too_are_read_and_never_made() {
+    let folder = Folder::new("shared");
+    let read = |first: &str, further: &[&str]| {
+        let further: Vec<PathBuf> = further.iter().map(|name| folder.path(name)).collect();
+        Keyring::read(&folder.path(first), &further).map_err(|problems| problems.to_string())
+    };
+    assert_eq!(read("a", &["b"]).unwrap().stored(), folder.ring(&["a", "b"]).stored());
+    let problem = read("none", &["absent", "a"]).unwrap_err();
+    assert_eq!(problem.lines().count(), 2, "{problem}");
+    assert!(
+        problem.contains("none does not exist") && problem.contains("countersign secret new --out FILE"),
+        "{problem}"
+    );
+    assert!(problem.contains("absent") && !folder.path("none").exists(), "{problem}");
+    assert!(read("a", &["a"]).unwrap_err().contains("has the key id"));
+}

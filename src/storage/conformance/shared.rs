@@ -110,8 +110,8 @@ pub(in super::super) async fn limits_hold_over_two_stores(fixture: Fixture) {
         let answers = through_both(&fixture, &other, 60, |store, number| {
             let mut question = question_about(&number.to_string());
             (question.subject.principal, question.subject.agent) = match reached {
-                OpenLimit::PerPrincipal => (id(&format!("principal-{round}")), id(&format!("agent-{number}"))),
-                OpenLimit::PerAgent => (id(&format!("principal-{number}")), id(&format!("agent-{round}"))),
+                OpenLimit::PerPrincipal => (id(&format!("one-{round}")), id(&format!("agent-{round}-{number}"))),
+                OpenLimit::PerAgent => (id(&format!("principal-{round}-{number}")), id(&format!("one-{round}"))),
             };
             let new = asked(question, limits);
             async move { store.request(new).await.unwrap().row }

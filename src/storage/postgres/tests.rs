@@ -108,3 +108,9 @@ async fn time_is_the_databases_own() {
     let estimated = store.estimated_time().micros();
     assert!(estimated >= time, "{estimated} >= {time}");
 }
+
+mod guarded;
+mod opening;
+mod pool;
+mod proxy;
+mod telling;

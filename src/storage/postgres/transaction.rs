@@ -23,7 +23,6 @@ use crate::storage::{Accepting, Loaded, NewApproval, OpenedWait, Requested, Resu
 use async_trait::async_trait;
 use sqlx::{Connection as _, PgConnection, Postgres, Transaction};
 use statements::TransactionRows;
-use std::time::Duration;
 
 /// Each statement sees what was committed before it began, whatever the database's default is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
@@ -182,32 +181,44 @@ pub(super) async fn retry_slowly(
     accepting: Accepting,
 ) -> Result<Option<Execution>, Fault> {
     let mut transaction = begin(connection).await?;
-    let Some(retried) = locks::lock_retry(&mut transaction, approval).await? else { return Ok(None) };
-    // Whoever reports that it has succeeded after all comes before, or after.
-    locks::lock_execution(&mut transaction, retried).await?;
-    let now = locks::now(&mut transaction, time).await?;
-    let used = statements::use_up(&mut transaction, start, approval, accepting, now).await?;
-    let Some(version) = used else { return Ok(None) };
-    let mut rows = TransactionRows::new(&mut transaction, now, touched);
-    let started = script::start_retry(&mut rows, start, approval, retried).await?;
-    if started.is_none() {
-        // Another call has just made the same attempt.
+    let used = use_up(&mut transaction, time, touched, start, approval, accepting).await?;
+    let Some((version, execution)) = used else {
         transaction.rollback().await?;
         return Ok(None);
-    }
+    };
     transaction.commit().await?;
     touched.approval(approval, version);
-    Ok(started)
+    Ok(Some(execution))
+}
+
+/// The version that the approval has since, and what has started. None if not all of it could be done.
+async fn use_up(
+    connection: &mut PgConnection,
+    time: &TableTime,
+    touched: &mut Touched,
+    start: &Start,
+    approval: ApprovalId,
+    accepting: Accepting,
+) -> Result<Option<(u64, Execution)>, Fault> {
+    let Some(retried) = locks::lock_retry(connection, approval).await? else { return Ok(None) };
+    // Whoever reports that it has succeeded after all comes before, or after.
+    locks::lock_execution(connection, retried).await?;
+    let now = locks::now(connection, time).await?;
+    let used = statements::use_up(connection, start, approval, accepting, now).await?;
+    let Some(version) = used else { return Ok(None) };
+    let mut rows = TransactionRows::new(connection, now, touched);
+    let started = script::start_retry(&mut rows, start, approval, retried).await?;
+    Ok(started.map(|execution| (version, execution)))
 }
 
 /// Expires at most `limit` waits whose time is over, longest overdue first, but for those that others are at: how many, and
-/// for how long the first of them had been over.
+/// when the first of them was over.
 pub(super) async fn expire_waits(
     connection: &mut PgConnection,
     time: &TableTime,
     touched: &mut Touched,
     limit: u32,
-) -> Result<(u32, Duration), Fault> {
+) -> Result<(u32, Option<Timestamp>), Fault> {
     let mut transaction = begin(connection).await?;
     let mut overdue = locks::lock_overdue_waits(&mut transaction, time, limit).await?;
     let ids: Vec<WaitId> = overdue.iter().map(|wait| wait.id).collect();
@@ -216,9 +227,9 @@ pub(super) async fn expire_waits(
     // The database's clock may have been set back since.
     overdue.retain(|wait| is_over(wait, now));
     let mut rows = TransactionRows::new(&mut transaction, now, touched);
-    let (expired, first) = script::expire_waits(&mut rows, overdue).await?;
+    let expired = script::expire_waits(&mut rows, overdue).await?;
     transaction.commit().await?;
-    Ok((expired, first.map_or(Duration::ZERO, |first| now.since(first))))
+    Ok(expired)
 }
 
 async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>, Fault> {

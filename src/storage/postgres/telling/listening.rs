@@ -8,7 +8,7 @@ use super::notices::Notice;
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touch;
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::postgres::{PgListener, PgPoolOptions, PgRow};
 use sqlx::{Acquire as _, Row as _, query, query_scalar};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -158,10 +158,7 @@ impl Listening<'_> {
     }
 
     async fn connect(&self) -> Result<Listener, String> {
-        match tokio::time::timeout(self.shared.timeout, self.try_connect()).await {
-            Ok(connected) => connected.map_err(|error| error.to_string()),
-            Err(_) => Err("no answer in time".to_owned()),
-        }
+        in_time(self.shared, self.try_connect()).await
     }
 
     async fn try_connect(&self) -> Result<Listener, sqlx::Error> {
@@ -173,7 +170,7 @@ impl Listening<'_> {
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
-            .connect_lazy_with(connector.options());
+            .connect_lazy_with(connector.options().application_name("countersign listening"));
         let listener = match PgListener::connect_with(&pool).await {
             Ok(listener) => listener,
             Err(error) => {
@@ -195,55 +192,38 @@ impl Listening<'_> {
 
     /// Tells every change since the last look, and of a little before it, that has not been told.
     async fn look(&mut self) -> Result<(), String> {
-        match tokio::time::timeout(self.patience(), self.try_look()).await {
-            Ok(looked) => looked.map_err(|error| error.to_string()),
-            Err(_) => Err("no answer in time".to_owned()),
-        }
-    }
-
-    /// Many pages take longer than one.
-    fn patience(&self) -> Duration {
-        self.shared.timeout.saturating_add(self.shared.overlap)
-    }
-
-    async fn try_look(&mut self) -> Result<(), sqlx::Error> {
         let begun = Instant::now();
         let shared = self.shared;
         let Some(Listener(Some(listener))) = &mut self.listener else { return Ok(()) };
         if !self.seen.looked {
             // The time that was taken for the store's may have been ahead of it.
-            let now: i64 = query_scalar(NOW).bind(shared.time.given()).fetch_one(&mut *listener).await?;
+            let asked = query_scalar(NOW).bind(shared.time.given()).fetch_one(&mut *listener);
+            let now: i64 = in_time(shared, asked).await?;
             self.seen.time = self.seen.time.min(Timestamp::from_micros(now).minus(self.seen.at.elapsed()));
         }
         let mut place = (self.seen.time.minus(shared.overlap).micros(), String::new());
         let (mut time, mut rows, mut news) = (None, 0_usize, 0_usize);
         let mut lost = self.seen.looked && begun.duration_since(self.seen.at) > LOST;
         loop {
-            let page = query(LOOK)
-                .bind(shared.time.given())
-                .bind(place.0)
-                .bind(&place.1)
-                .bind(PAGE)
-                .fetch_all(&mut *listener)
-                .await?;
+            let asked =
+                query(LOOK).bind(shared.time.given()).bind(place.0).bind(&place.1).bind(PAGE).fetch_all(&mut *listener);
+            let page = in_time(shared, asked).await?;
             let mut found = Vec::with_capacity(page.len());
             for row in &page {
-                if time.is_none() {
-                    time = Some(Timestamp::from_micros(row.try_get("now")?));
+                let (now, changed) = read(row).map_err(|error| error.to_string())?;
+                time.get_or_insert(now);
+                if let Some((touch, next)) = changed {
+                    found.extend(touch);
+                    place = next;
                 }
-                let Some(id) = row.try_get::<Option<String>, _>("id")? else { continue };
-                let (version, update_time): (i64, i64) = (row.try_get("version")?, row.try_get("update_time")?);
-                if let Some(id) = ApprovalId::parse(&id) {
-                    found.push(Touch { id, version: u64::try_from(version).unwrap_or(0) });
-                }
-                place = (update_time, id);
             }
+            let full = i64::try_from(page.len()).unwrap_or(PAGE) == PAGE;
             // What another server did not have yet, or what was written by a clock that was then set back, is not found so.
             lost = lost || time.is_some_and(|now| now.plus(SET_BACK) < self.seen.time);
             rows = rows.saturating_add(found.len());
             news = news.saturating_add(shared.tell(|known| known.found(&found)));
             lost = lost || rows > MOST_ROWS || news > MOST_NEWS;
-            if lost || i64::try_from(found.len()).unwrap_or(PAGE) < PAGE {
+            if lost || !full {
                 break;
             }
         }
@@ -255,6 +235,25 @@ impl Listening<'_> {
             self.seen = Seen { time: now, at: begun, looked: true };
         }
         Ok(())
+    }
+}
+
+/// The store's time, and a row that changed: what is told of it, and its place in the order.
+type Looked = (Timestamp, Option<(Option<Touch>, (i64, String))>);
+
+fn read(row: &PgRow) -> Result<Looked, sqlx::Error> {
+    let now = Timestamp::from_micros(row.try_get("now")?);
+    let Some(id) = row.try_get::<Option<String>, _>("id")? else { return Ok((now, None)) };
+    let (version, update_time): (i64, i64) = (row.try_get("version")?, row.try_get("update_time")?);
+    // Whoever reads a row that no id names hears that it is corrupt.
+    let touch = ApprovalId::parse(&id).map(|id| Touch { id, version: u64::try_from(version).unwrap_or(0) });
+    Ok((now, Some((touch, (update_time, id)))))
+}
+
+async fn in_time<T>(shared: &Shared, asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
+    match tokio::time::timeout(shared.timeout, asked).await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
     }
 }
 
@@ -279,10 +278,9 @@ impl Drop for Listener {
         // The driver takes leave of the server, on the runtime that it finds, for as long as that takes: for ever where the
         // connection hangs. On one that nobody drives it takes no leave, and the connection is closed as it is.
         if let Ok(nobodys) = tokio::runtime::Builder::new_current_thread().build() {
-            {
-                let _entered = nobodys.enter();
-                drop(listener);
-            }
+            let handle = nobodys.handle().clone();
+            let _entered = handle.enter();
+            drop(listener);
             nobodys.shutdown_background();
         }
     }

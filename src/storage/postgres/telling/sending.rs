@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// There is nothing to lose with the server's power: who misses a notification looks.
-const NOT_DURABLE: &str = "SET synchronous_commit = off";
+const SESSION: &str = "SET synchronous_commit = off; SET application_name = 'countersign telling'";
 const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// Runs until the store is closed.
@@ -60,7 +60,7 @@ async fn send(shared: &Shared, connection: &mut Option<PgConnection>) -> Result<
             Some(connection) => connection,
             None => {
                 let mut made = shared.connector.connect().await?;
-                raw_sql(NOT_DURABLE).execute(&mut made).await?;
+                raw_sql(SESSION).execute(&mut made).await?;
                 open.insert(made)
             }
         };

@@ -14,6 +14,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
 use crate::storage::changes::Touched;
+use crate::storage::postgres::reads::{approval_columns, question_columns, shared_columns};
 use crate::storage::postgres::table::Fault;
 use crate::storage::postgres::values::{Batch, Statement};
 use crate::storage::postgres::writes::{DECISION_KINDS, RECORD, RECORD_KINDS, SAVE_APPROVAL};
@@ -25,24 +26,6 @@ use crate::storage::{Accepting, EarlierRequest, RequestKey, Saved, SealedArgumen
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _, query};
 use std::sync::Arc;
-
-/// The columns of an approval with its decisions.
-macro_rules! approval_columns {
-    () => {
-        concat!(
-            "id, version, state, decide_time, use_by, consume_time, execution_id, close_time, closed_by, state_reason, \
-             create_time, decide_by, ends_by, ",
-            subject_columns!(),
-            ", connection, labels, requested_by, scope, tags, policy_revision, reason, rules, clauses, \
-             exclude_requester, decide_within_us, use_within_us, requirement_digest, retry_of, retried_outcome, wait_id, \
-             message, agent_note, omissions, preview_json, \
-             (SELECT coalesce(replace(json_agg(json_build_object('person', d.person, 'groups', d.groups, \
-             'as_owner', d.as_owner, 'verdict', d.verdict, 'reason', d.reason, 'caller', d.caller, \
-             'decide_time', d.decide_time) ORDER BY d.sequence)::TEXT, chr(1114111) || '0', '\\u0000'), '[]') \
-             FROM approval_decisions d WHERE d.approval_id = approvals.id) AS decisions"
-        )
-    };
-}
 
 const COUNT_ACTIVE: &str = "SELECT count(*) FROM (
     SELECT 1 FROM waits WHERE principal = $1 AND agent = $2 AND state <> 'closed' LIMIT $3) counted";
