@@ -225,6 +225,10 @@ impl Operation for ConsumeTogether {
         }
         Ok(outcomes)
     }
+
+    fn writes(&self) -> u64 {
+        u64::try_from(self.0.len()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A call whose approval retries an execution.
