@@ -132,7 +132,7 @@ async fn answer(table: &Table, waiting: Vec<Waiting>) {
             for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Answered(execution) => {
-                        drop(waiting.answer.send(Ok(execution.map(|execution| *execution))))
+                        drop(waiting.answer.send(Ok(execution.map(|execution| *execution))));
                     }
                     Outcome::Retries => retry(table, waiting),
                 }
