@@ -30,7 +30,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("fsync", "off"),
     ("synchronous_commit", "on"),
     ("full_page_writes", "off"),
-    ("max_connections", "400"),
+    ("max_connections", "1000"),
     ("shared_buffers", "64MB"),
     ("max_wal_size", "4GB"),
     ("deadlock_timeout", "100ms"),

@@ -360,7 +360,7 @@ async fn no_secret_is_kept_or_in_a_log_line_and_no_argument_in_any_record() {
                 looked_at += bytes.len();
             }
         }
-        assert!(looked_at > 50_000, "{looked_at}");
+        assert!(looked_at > 20_000, "{looked_at}");
     }
     // What is to be found is found: the preview is kept in clear, for people.
     let kept = kept(&sidecar).await;

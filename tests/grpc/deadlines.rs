@@ -9,7 +9,7 @@ use tonic::Code;
 const AROUND: [(i64, bool); 3] = [(-1, true), (0, false), (1, false)];
 
 /// An approval `offset` microseconds from the deadline of its state.
-async fn near_its_deadline(state: ApprovalState, offset: i64) -> (Sidecar, Approval, String) {
+pub async fn near_its_deadline(state: ApprovalState, offset: i64) -> (Sidecar, Approval, String) {
     let sidecar = Sidecar::start().await;
     if state == ApprovalState::Pending {
         let (approval, token) = sidecar.ask(email()).await;
@@ -156,18 +156,4 @@ async fn a_question_may_shorten_its_time_and_not_lengthen_it() {
         let status = refused(sidecar.agent().request_approval(request).await, Code::InvalidArgument, "INVALID_REQUEST");
         assert_eq!(told(&status, "field"), "decide_within");
     }
-}
-
-#[tokio::test]
-async fn a_wall_clock_set_back_reopens_nothing() {
-    let (sidecar, approval, token) = near_its_deadline(ApprovalState::Approved, 0).await;
-    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
-    sidecar.clock.set_wall(START);
-    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
-    assert_eq!(sidecar.get(&approval).await.state(), ApprovalState::Expired);
-    let mut sidecar = sidecar;
-    // Nor does a restart: the table knows how late it was.
-    sidecar.clock.set_wall(START.plus(Duration::from_secs(360)));
-    sidecar.restart().await;
-    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
 }

@@ -1,6 +1,7 @@
 //! What a database that is a file owes beyond the suite: it is one sidecar's, and its own files are nobody else's.
 
 use crate::grpc::audit::everything;
+use crate::grpc::deadlines::near_its_deadline;
 use crate::grpc::harness::*;
 use crate::grpc::rotation::{key_id, new_secret};
 use crate::grpc::shutdown::{prepared, refused_start, start};
@@ -11,6 +12,7 @@ use countersign::proto::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::Code;
 
 #[tokio::test]
 async fn files_are_readable_for_their_owner_alone() {
@@ -132,4 +134,49 @@ async fn start_with(sidecar: &mut Sidecar, names: &[&str]) -> Result<(), String>
         config.further_secret_files = files[1..].to_vec();
     };
     sidecar.restart_with(change).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_database_in_use_needs_its_own_secret() {
+    let (folder, config) = prepared(POLICY);
+    start(&config).await.unwrap().stop().await;
+    let path = folder.path().join("countersign.db.secret");
+    let own = std::fs::read_to_string(&path).unwrap();
+
+    std::fs::remove_file(&path).unwrap();
+    let told = refused_start(&config).await;
+    assert!(told.contains("is missing") && told.contains("countersign.db.secret"), "{told}");
+    assert!(!path.exists(), "no new one is made up");
+
+    let other = "ab".repeat(32);
+    std::fs::write(&path, format!("{other}\n")).unwrap();
+    let told = refused_start(&config).await;
+    assert!(told.contains("key id") && !told.contains(&other), "{told}");
+
+    for broken in
+        ["", "\n", &own[..63], &own.to_uppercase(), &format!("{own}{own}"), &format!(" {own}"), "not a secret"]
+    {
+        std::fs::write(&path, broken).unwrap();
+        let told = refused_start(&config).await;
+        assert!(told.contains("countersign.db.secret") && !told.contains(own.trim()), "{told}");
+    }
+    std::fs::write(&path, b"\xff\xfe").unwrap();
+    refused_start(&config).await;
+
+    std::fs::write(&path, &own).unwrap();
+    assert!(start(&config).await.unwrap().stop().await, "with its own all is well again");
+}
+
+#[tokio::test]
+async fn a_wall_clock_set_back_reopens_nothing() {
+    let (sidecar, approval, token) = near_its_deadline(ApprovalState::Approved, 0).await;
+    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
+    sidecar.clock.set_wall(START);
+    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
+    assert_eq!(sidecar.get(&approval).await.state(), ApprovalState::Expired);
+    let mut sidecar = sidecar;
+    // Nor does a restart: the table knows how late it was.
+    sidecar.clock.set_wall(START.plus(Duration::from_secs(360)));
+    sidecar.restart().await;
+    refused(sidecar.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_EXPIRED");
 }

@@ -210,7 +210,6 @@ async fn what_is_not_what_was_asked_about_is_never_shown() {
         "UPDATE approvals SET account = 'work-mailbox-b' WHERE id = $1",
         "UPDATE approvals SET arguments_digest = replace(arguments_digest, '1', '2') WHERE id = $1",
         "UPDATE approvals SET objective_revision = 7 WHERE id = $1",
-        "UPDATE approval_arguments SET key_id = '0000000000000000' WHERE approval_id = $1",
         "DELETE FROM approval_arguments WHERE approval_id = $1",
     ] {
         let (approval, _) = sidecar.ask(secrets_in(broken)).await;
@@ -218,6 +217,11 @@ async fn what_is_not_what_was_asked_about_is_never_shown() {
         statement(&sidecar, broken, &approval.id).await;
         corrupt(sidecar.arguments_for("olga", &approval.id).await);
     }
+    // Sealed with a secret that this sidecar does not have: there may be another that has it.
+    let (approval, _) = sidecar.ask(secrets_in("elsewhere")).await;
+    let elsewhere = "UPDATE approval_arguments SET key_id = '0000000000000000' WHERE approval_id = $1";
+    statement(&sidecar, elsewhere, &approval.id).await;
+    refused(sidecar.arguments_for("olga", &approval.id).await, Code::Unavailable, "SECRET_MISSING");
     let refusals = readings(&sidecar, &one.id).await.into_iter().filter(|record| record[0] == "arguments.refused");
     assert_eq!(refusals.map(|record| record[3].clone()).collect::<Vec<_>>(), vec!["INTERNAL"; 11]);
 }

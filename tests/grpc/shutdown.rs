@@ -91,37 +91,6 @@ async fn a_change_goes_to_its_end_though_the_client_is_gone() {
 }
 
 #[tokio::test]
-async fn a_database_in_use_needs_its_own_secret() {
-    let (folder, config) = prepared(POLICY);
-    start(&config).await.unwrap().stop().await;
-    let path = folder.path().join("countersign.db.secret");
-    let own = std::fs::read_to_string(&path).unwrap();
-
-    std::fs::remove_file(&path).unwrap();
-    let told = refused_start(&config).await;
-    assert!(told.contains("is missing") && told.contains("countersign.db.secret"), "{told}");
-    assert!(!path.exists(), "no new one is made up");
-
-    let other = "ab".repeat(32);
-    std::fs::write(&path, format!("{other}\n")).unwrap();
-    let told = refused_start(&config).await;
-    assert!(told.contains("key id") && !told.contains(&other), "{told}");
-
-    for broken in
-        ["", "\n", &own[..63], &own.to_uppercase(), &format!("{own}{own}"), &format!(" {own}"), "not a secret"]
-    {
-        std::fs::write(&path, broken).unwrap();
-        let told = refused_start(&config).await;
-        assert!(told.contains("countersign.db.secret") && !told.contains(own.trim()), "{told}");
-    }
-    std::fs::write(&path, b"\xff\xfe").unwrap();
-    refused_start(&config).await;
-
-    std::fs::write(&path, &own).unwrap();
-    assert!(start(&config).await.unwrap().stop().await, "with its own all is well again");
-}
-
-#[tokio::test]
 async fn a_sidecar_that_does_not_start_leaves_nothing_behind() {
     let (folder, config) = prepared(POLICY);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -180,6 +180,8 @@ async fn sweeping_while_others_decide_and_consume_has_one_history() {
             passing.sweep().await.expired
         });
         let (acted, swept) = (act.await.unwrap(), sweep.await.unwrap() + pass.await.unwrap());
+        // Sidecars step over rows that another is at: the next pass takes what this one left.
+        let swept = swept + sidecar.sweep().await.expired;
         // Who decides too late may be the first to write down that it is.
         let expired = recorded(&sidecar, &approval, "approval.expired").await;
         assert_eq!((usize::from(acted) + expired, u64::from(acted) + swept < 2), (1, true), "round {round}");

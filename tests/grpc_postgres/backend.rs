@@ -58,8 +58,10 @@ fn settings(url: String, password: Option<String>) -> PostgresSettings {
     PostgresSettings {
         password: password.map(zeroize::Zeroizing::new),
         tls: TlsMode::Prefer,
-        // Few, for there are many sidecars at once.
-        connections: 4,
+        // All that write may be held up at once in a test, and reads go on.
+        connections: 12,
+        // A machine that runs many tests at once is slow, not stuck.
+        acquire_timeout: Duration::from_secs(30),
         poll_every: Duration::from_millis(100),
         ..PostgresSettings::at(url)
     }
