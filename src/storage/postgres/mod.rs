@@ -18,6 +18,7 @@
 //! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
 //! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod columns;
 mod connecting;
 mod consuming;
 mod counters;
