@@ -237,8 +237,10 @@ fn session(statement_timeout: Duration) -> String {
     // Whoever waits for a lock hears that it was the lock.
     let lock = millis.saturating_mul(4) / 5;
     let idle = millis.saturating_mul(2);
+    // Every statement reads few rows by their keys, whatever the statistics say, and is planned once.
     format!(
-        "SET statement_timeout = {millis}; SET lock_timeout = {lock}; \
+        "SET jit = off; SET plan_cache_mode = 'force_generic_plan'; \
+         SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET statement_timeout = {millis}; SET lock_timeout = {lock}; \
          SET idle_in_transaction_session_timeout = {idle}; \
          SET default_transaction_isolation = 'read committed'; SET client_min_messages = 'warning'; \
          SET TimeZone = 'UTC'"

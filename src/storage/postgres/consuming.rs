@@ -6,7 +6,7 @@ use super::table::{Fault, Operation, Table};
 use super::time::TableTime;
 use super::transaction;
 use super::values::Batch;
-use super::writes::{EXECUTION_VALUES, RECORD_KINDS, call, calling};
+use super::writes::{call, calling};
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, AttemptId};
 use crate::domain::time::Timestamp;
@@ -27,10 +27,10 @@ const MOST: usize = 64;
 const QUEUE: usize = 1_024;
 /// How long a call waits for its statement to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The values of an execution, what the requirement must be, and a record, as [`Batch`] tells their kinds.
-const KINDS: &str = "ttttttttittttttiiitttttttittttitittttttttttttttttttt";
+/// The values of a call, as [`Batch`] tells their kinds.
+const KINDS: &str = "ttttttttittttttittttttittt";
 static CONSUME: LazyLock<Arc<str>> =
-    LazyLock::new(|| call("consume_approvals", 1 + EXECUTION_VALUES + 2 + RECORD_KINDS.len()));
+    LazyLock::new(|| call("consume_approvals", 1 + KINDS.len(), "call, version, store_now"));
 
 /// See `Store::consume`.
 #[derive(Clone, Debug)]
@@ -197,12 +197,22 @@ impl Operation for ConsumeTogether {
                 Accepting::Digest(digest) => (Some(digest.to_string()), None),
                 Accepting::Version(version) => (None, Some(rows::integer(version))),
             };
-            // The times of it are relative to the store's, which is known once it has started.
-            let relative = call.start.clone().at(None, Timestamp::from_micros(0));
-            let mut row = rows::bind_execution(batch.row(), &relative.next).bind(digest).bind(version);
-            for event in &relative.events {
-                row = rows::bind_event(row, event).bind(rows::record_id(time.estimated()).to_string());
-            }
+            let start = &call.start;
+            rows::bind_subject(batch.row(), &start.subject)
+                .bind(rows::maybe_text(start.subject.connection.as_ref()))
+                .bind(rows::list(&start.subject.labels))
+                .bind(start.id.to_string())
+                .bind(rows::micros(start.report_within))
+                .bind(call.approval.to_string())
+                .bind(rows::text(&start.caller))
+                .bind(start.attempt.to_string())
+                .bind(start.new_idempotency_key.clone())
+                .bind(start.policy_revision.clone())
+                .bind(digest)
+                .bind(version)
+                .bind(start.decision)
+                .bind(start.reason.as_str())
+                .bind(rows::record_id(time.estimated()).to_string());
         }
         let mut outcomes: Vec<Outcome> = self.0.iter().map(|_| Outcome::Answered(None)).collect();
         for row in batch.bind_to(calling(&CONSUME, time)).fetch_all(connection).await? {

@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 /// Values of a question, as `rows::bind_question` binds them.
 const QUESTION_VALUES: usize = 32;
 static REQUEST: LazyLock<Arc<str>> =
-    LazyLock::new(|| call("request_approval", 7 + QUESTION_VALUES + 8 + RECORD_KINDS.len()));
+    LazyLock::new(|| call("request_approval", 7 + QUESTION_VALUES + 8 + RECORD_KINDS.len(), "store_now, ends_by"));
 
 /// See `Store::request`.
 pub(super) struct Request(pub(super) NewApproval);

@@ -21,20 +21,27 @@ use std::sync::{Arc, LazyLock};
 pub(super) const RECORD_KINDS: &str = "ttttttttttttttttttt";
 /// Values of a person's decision with its place among all.
 pub(super) const DECISION_KINDS: &str = "ittittti";
+/// What a function without columns of its own returns: the store's time, or nothing.
+const DONE: &str = "done";
 /// Values of an execution.
-pub(super) const EXECUTION_VALUES: usize = 31;
+const EXECUTION_VALUES: usize = 31;
 
 pub(super) static SAVE_APPROVAL: LazyLock<Arc<str>> =
-    LazyLock::new(|| call("save_approval", 1 + 9 + 4 + DECISION_KINDS.len() + RECORD_KINDS.len()));
+    LazyLock::new(|| call("save_approval", 1 + 9 + 4 + DECISION_KINDS.len() + RECORD_KINDS.len(), DONE));
 static START_EXECUTION: LazyLock<Arc<str>> =
-    LazyLock::new(|| call("start_execution", 1 + EXECUTION_VALUES + RECORD_KINDS.len()));
-static SAVE_EXECUTION: LazyLock<Arc<str>> = LazyLock::new(|| call("save_execution", 1 + 7 + 4 + RECORD_KINDS.len()));
+    LazyLock::new(|| call("start_execution", 1 + EXECUTION_VALUES + RECORD_KINDS.len(), DONE));
+static SAVE_EXECUTION: LazyLock<Arc<str>> =
+    LazyLock::new(|| call("save_execution", 1 + 7 + 4 + RECORD_KINDS.len(), DONE));
 pub(super) const RECORD: &str = concat!(
     "WITH time AS MATERIALIZED (SELECT store_now($1) AS store_now), recorded AS (INSERT INTO audit_records (",
     event_columns!(),
-    ", id, time) SELECT event.*, time.store_now FROM time, unnest($2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], \
+    ", id, time) SELECT kind, caller, principal, agent, conversation, connector, account, action, approval_id, \
+     execution_id, wait_id, fingerprint, policy_revision, person, decision, reason, note, labels, id, store_now \
+     FROM time, unnest($2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], \
      $6::TEXT[], $7::TEXT[], $8::TEXT[], $9::TEXT[], $10::TEXT[], $11::TEXT[], $12::TEXT[], $13::TEXT[], $14::TEXT[], \
-     $15::TEXT[], $16::TEXT[], $17::TEXT[], $18::TEXT[], $19::TEXT[], $20::TEXT[]) AS event) SELECT store_now FROM time"
+     $15::TEXT[], $16::TEXT[], $17::TEXT[], $18::TEXT[], $19::TEXT[], $20::TEXT[]) AS event (",
+    event_columns!(),
+    ", id)) SELECT store_now FROM time"
 );
 /// Answers only where there may be writers.
 const TOUCH: &str =
@@ -42,10 +49,10 @@ const TOUCH: &str =
 const ADD_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES ($2, $3, store_now($1))
     ON CONFLICT (id) DO NOTHING";
 
-/// The text that calls a function with so many values.
-pub(super) fn call(function: &str, values: usize) -> Arc<str> {
+/// The text that calls a function with so many values, and reads these columns of what it returns.
+pub(super) fn call(function: &str, values: usize, columns: &str) -> Arc<str> {
     let values: Vec<String> = (1..=values).map(|value| format!("${value}")).collect();
-    format!("SELECT * FROM {function}({})", values.join(", ")).into()
+    format!("SELECT {columns} FROM {function}({}) AS done", values.join(", ")).into()
 }
 
 /// The statement of such a text.

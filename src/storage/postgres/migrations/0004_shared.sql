@@ -12,57 +12,45 @@ CREATE FUNCTION store_now(given BIGINT) RETURNS BIGINT
 
 -- Uses approvals up: many calls at once, each with every condition of its own, each told by its place in the arrays. A call
 -- that returns nothing changed nothing. An approval that retries an execution is left as it is, and told by an empty
--- version: what it retries has to be looked at. Start and report times are relative to the store's time.
+-- version: what it retries has to be looked at.
 CREATE FUNCTION consume_approvals(
     _given BIGINT,
     _principal TEXT[], _agent TEXT[], _conversation TEXT[], _connector TEXT[], _account TEXT[], _action TEXT[],
     _objective_transcript TEXT[], _objective_id TEXT[], _objective_revision BIGINT[], _fingerprint TEXT[],
     _arguments_digest TEXT[], _tool_definition_digest TEXT[], _connection TEXT[], _labels TEXT[], _id TEXT[],
-    _version BIGINT[], _start_time BIGINT[], _report_by BIGINT[], _approval_id TEXT[], _caller TEXT[],
-    _attempt_id TEXT[], _idempotency_key TEXT[], _retry_of TEXT[], _policy_revision TEXT[], _state TEXT[],
-    _report_time BIGINT[], _reported_by TEXT[], _remote_reference TEXT[], _error_code TEXT[], _detail TEXT[],
-    _duration_us BIGINT[], _accepted_digest TEXT[], _accepted_version BIGINT[], _event_kind TEXT[],
-    _event_caller TEXT[], _event_principal TEXT[], _event_agent TEXT[], _event_conversation TEXT[],
-    _event_connector TEXT[], _event_account TEXT[], _event_action TEXT[], _event_approval_id TEXT[],
-    _event_execution_id TEXT[], _event_wait_id TEXT[], _event_fingerprint TEXT[], _event_policy_revision TEXT[],
-    _event_person TEXT[], _event_decision TEXT[], _event_reason TEXT[], _event_note TEXT[], _event_labels TEXT[],
+    _report_within BIGINT[], _approval_id TEXT[], _caller TEXT[], _attempt_id TEXT[], _idempotency_key TEXT[],
+    _policy_revision TEXT[], _accepted_digest TEXT[], _accepted_version BIGINT[], _decision TEXT[], _reason TEXT[],
     _record_id TEXT[]
 ) RETURNS TABLE (call BIGINT, version BIGINT, store_now BIGINT)
     LANGUAGE plpgsql
-    -- What is joined is a handful of calls with the rows of their keys, whatever the statistics say.
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    _retries TEXT[];
     _now BIGINT;
+    _used BIGINT;
 BEGIN
     -- Whatever has to be waited for is waited for here, always in the same order; only then is the time read.
-    SELECT array_agg(locked.id) FILTER (WHERE locked.retry_of IS NOT NULL) INTO _retries FROM (
-        SELECT approvals.id, approvals.retry_of FROM approvals WHERE approvals.id = ANY (_approval_id)
-        ORDER BY approvals.id FOR NO KEY UPDATE
-    ) locked;
+    PERFORM 1 FROM approvals WHERE approvals.id = ANY (_approval_id) ORDER BY approvals.id FOR NO KEY UPDATE;
     _now := store_now(_given);
     RETURN QUERY
     WITH called AS (
-        SELECT * FROM unnest(
+        SELECT
+            called.principal, called.agent, called.conversation, called.connector, called.account, called.action,
+            called.objective_transcript, called.objective_id, called.objective_revision, called.fingerprint,
+            called.arguments_digest, called.tool_definition_digest, called.connection, called.labels, called.id,
+            called.report_within, called.approval_id, called.caller, called.attempt_id, called.idempotency_key,
+            called.policy_revision, called.accepted_digest, called.accepted_version, called.decision, called.reason,
+            called.record_id, called.call
+        FROM unnest(
             _principal, _agent, _conversation, _connector, _account, _action, _objective_transcript, _objective_id,
             _objective_revision, _fingerprint, _arguments_digest, _tool_definition_digest, _connection, _labels, _id,
-            _version, _start_time, _report_by, _approval_id, _caller, _attempt_id, _idempotency_key, _retry_of,
-            _policy_revision, _state, _report_time, _reported_by, _remote_reference, _error_code, _detail,
-            _duration_us, _accepted_digest, _accepted_version, _event_kind, _event_caller, _event_principal,
-            _event_agent, _event_conversation, _event_connector, _event_account, _event_action, _event_approval_id,
-            _event_execution_id, _event_wait_id, _event_fingerprint, _event_policy_revision, _event_person,
-            _event_decision, _event_reason, _event_note, _event_labels, _record_id
+            _report_within, _approval_id, _caller, _attempt_id, _idempotency_key, _policy_revision, _accepted_digest,
+            _accepted_version, _decision, _reason, _record_id
         ) WITH ORDINALITY AS called (
             principal, agent, conversation, connector, account, action, objective_transcript, objective_id,
             objective_revision, fingerprint, arguments_digest, tool_definition_digest, connection, labels, id,
-            version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, retry_of,
-            policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us,
-            accepted_digest, accepted_version, event_kind, event_caller, event_principal, event_agent,
-            event_conversation, event_connector, event_account, event_action, event_approval_id, event_execution_id,
-            event_wait_id, event_fingerprint, event_policy_revision, event_person, event_decision, event_reason,
-            event_note, event_labels, record_id, call
+            report_within, approval_id, caller, attempt_id, idempotency_key, policy_revision, accepted_digest,
+            accepted_version, decision, reason, record_id, call
         )
     ), used AS (
         UPDATE approvals SET state = 'consumed', consume_time = _now, execution_id = called.id, open_until = NULL,
@@ -86,41 +74,45 @@ BEGIN
                     AND executions.principal = called.principal AND executions.agent = called.agent
                     AND executions.attempt_id = called.attempt_id
             )
-        RETURNING called.*, approvals.version AS new_version
+        RETURNING
+            called.principal, called.agent, called.conversation, called.connector, called.account, called.action,
+            called.objective_transcript, called.objective_id, called.objective_revision, called.fingerprint,
+            called.arguments_digest, called.tool_definition_digest, called.connection, called.labels, called.id,
+            called.report_within, called.approval_id, called.caller, called.attempt_id, called.idempotency_key,
+            called.policy_revision, called.accepted_digest, called.accepted_version, called.decision, called.reason,
+            called.record_id, called.call, approvals.version AS new_version
     ), started AS (
         INSERT INTO executions (
             principal, agent, conversation, connector, account, action, objective_transcript, objective_id,
             objective_revision, fingerprint, arguments_digest, tool_definition_digest, connection, labels, id,
-            version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, retry_of,
-            policy_revision, state, report_time, reported_by, remote_reference, error_code, detail, duration_us
+            version, start_time, report_by, approval_id, caller, attempt_id, idempotency_key, policy_revision, state
         ) SELECT
             used.principal, used.agent, used.conversation, used.connector, used.account, used.action,
             used.objective_transcript, used.objective_id, used.objective_revision, used.fingerprint,
-            used.arguments_digest, used.tool_definition_digest, used.connection, used.labels, used.id, used.version,
-            _now + used.start_time, _now + used.report_by, used.approval_id, used.caller, used.attempt_id,
-            used.idempotency_key, used.retry_of, used.policy_revision, used.state, used.report_time, used.reported_by,
-            used.remote_reference, used.error_code, used.detail, used.duration_us
+            used.arguments_digest, used.tool_definition_digest, used.connection, used.labels, used.id, 1, _now,
+            _now + used.report_within, used.approval_id, used.caller, used.attempt_id, used.idempotency_key,
+            used.policy_revision, 'started'
         FROM used
     ), recorded AS (
         INSERT INTO audit_records (
             kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id,
-            wait_id, fingerprint, policy_revision, person, decision, reason, note, labels, id, time
+            fingerprint, policy_revision, decision, reason, labels, id, time
         ) SELECT
-            used.event_kind, used.event_caller, used.event_principal, used.event_agent, used.event_conversation,
-            used.event_connector, used.event_account, used.event_action, used.event_approval_id,
-            used.event_execution_id, used.event_wait_id, used.event_fingerprint, used.event_policy_revision,
-            used.event_person, used.event_decision, used.event_reason, used.event_note, used.event_labels,
-            used.record_id, _now
+            'approval.consumed', used.caller, used.principal, used.agent, used.conversation, used.connector,
+            used.account, used.action, used.approval_id, used.id, used.fingerprint, used.policy_revision,
+            used.decision, used.reason, used.labels, used.record_id, _now
         FROM used
     ), closed AS (
         UPDATE approval_audience SET state = 'consumed', open_until = NULL FROM used
         WHERE approval_audience.approval_id = used.approval_id
     )
     SELECT used.call, used.new_version, _now FROM used;
-    IF _retries IS NOT NULL THEN
+    GET DIAGNOSTICS _used = ROW_COUNT;
+    IF _used < cardinality(_approval_id) THEN
         RETURN QUERY SELECT called.call, NULL::BIGINT, _now
             FROM unnest(_approval_id) WITH ORDINALITY AS called (approval_id, call)
-            WHERE called.approval_id = ANY (_retries);
+            JOIN approvals ON approvals.id = called.approval_id
+            WHERE approvals.retry_of IS NOT NULL AND approvals.state = 'approved';
     END IF;
 END
 $$;
@@ -273,10 +265,13 @@ BEGIN
     UPDATE approval_audience SET state = _state, open_until = _open_until WHERE approval_audience.approval_id = _id;
     -- Decisions are only ever added at the end.
     INSERT INTO approval_decisions (approval_id, sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
-        SELECT _id, decision.* FROM unnest(
+        SELECT
+            _id, decision.sequence, decision.person, decision.groups, decision.as_owner, decision.verdict,
+            decision.reason, decision.caller, decision.decide_time
+        FROM unnest(
             _decision_sequence, _decision_person, _decision_groups, _decision_as_owner, _decision_verdict,
             _decision_reason, _decision_caller, _decision_decide_time
-        ) AS decision
+        ) AS decision (sequence, person, groups, as_owner, verdict, reason, caller, decide_time)
         ON CONFLICT (approval_id, sequence) DO NOTHING;
     INSERT INTO approval_audience (approval_id, kind, name, state, create_time, open_until)
         SELECT _id, 'person', decision.person, _state, _created, _open_until
