@@ -132,7 +132,7 @@ async fn answer(table: &Table, waiting: Vec<Waiting>) {
             for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Answered(execution) => {
-                        drop(waiting.answer.send(Ok(execution.map(|execution| *execution))))
+                        drop(waiting.answer.send(Ok(execution.map(|execution| *execution))));
                     }
                     Outcome::Retries => retry(table, waiting),
                 }
@@ -224,6 +224,10 @@ impl Operation for ConsumeTogether {
             };
         }
         Ok(outcomes)
+    }
+
+    fn writes(&self) -> u64 {
+        u64::try_from(self.0.len()).unwrap_or(u64::MAX)
     }
 }
 

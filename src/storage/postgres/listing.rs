@@ -1,7 +1,7 @@
 //! The statements that list and count. As those of `reads`, each is one statement, and looks at a bounded number of rows.
 
-use super::reads::{approval_columns, approval_names, clock, present, question_columns, shared_columns};
-use super::reads::{store_now, timed};
+use super::columns::{approval_columns, approval_names, clock, question_columns, shared_columns};
+use super::reads::{present, store_now, timed};
 use super::table::{Fault, Operation};
 use super::time::TableTime;
 use crate::domain::approval::{Approval, StateName};

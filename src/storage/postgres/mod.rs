@@ -18,6 +18,7 @@
 //! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
 //! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
 
+mod columns;
 mod connecting;
 mod consuming;
 mod counters;
@@ -44,11 +45,11 @@ mod values;
 mod warnings;
 mod writes;
 
-#[doc(hidden)]
-pub use scratch::Scratch;
 pub use counters::Statistics;
 pub use options::{PostgresOptions, TlsMode};
 pub use refusals::OpenError;
+#[doc(hidden)]
+pub use scratch::Scratch;
 
 use super::changes::Changes;
 use super::{

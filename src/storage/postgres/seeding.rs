@@ -49,7 +49,9 @@ impl Operation for Copies {
         let template = self.template.to_string();
         let ids = || {
             let mut ids = Batch::of("t");
-            self.copies.iter().for_each(|copy| drop(ids.row().bind(copy.id.to_string())));
+            for copy in &self.copies {
+                ids.row().bind(copy.id.to_string());
+            }
             ids
         };
         let mut rows = Batch::of("ttt");

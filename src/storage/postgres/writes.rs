@@ -12,7 +12,7 @@ use crate::domain::execution::{Execution, Start};
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
 use crate::storage::rows::{self, ApprovalColumns, Bind as _, ExecutionColumns, event_columns};
-use crate::storage::{Saved, StoreError, StoredKey};
+use crate::storage::{Saved, StoredKey};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _, query, query_scalar};
 use std::sync::{Arc, LazyLock};
@@ -90,7 +90,7 @@ impl Operation for Touch {
         _: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
         let now: Option<i64> = query_scalar(TOUCH).bind(time.given()).fetch_optional(connection).await?;
-        let now = now.ok_or_else(|| StoreError::Unavailable { cause: "the database takes no writes".to_owned() })?;
+        let now = now.ok_or_else(|| Fault::Broken("the database takes no writes".to_owned()))?;
         let now = Timestamp::from_micros(now);
         time.told(now);
         Ok(now)

@@ -14,7 +14,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
 use crate::storage::changes::Touched;
-use crate::storage::postgres::reads::{approval_columns, question_columns, shared_columns};
+use crate::storage::postgres::columns::{approval_columns, question_columns, shared_columns};
 use crate::storage::postgres::table::Fault;
 use crate::storage::postgres::values::{Batch, Statement};
 use crate::storage::postgres::writes::{DECISION_KINDS, RECORD, RECORD_KINDS, SAVE_APPROVAL};
