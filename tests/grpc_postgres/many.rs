@@ -24,7 +24,7 @@ async fn what_is_asked_through_one_is_decided_through_another_and_consumed_throu
     let (another, third) = (one.beside().await, one.beside().await);
     let (asked, token) = one.ask(email()).await;
     assert_eq!(another.read(&asked).await, asked);
-    assert_eq!(another.listed("olga", &[ApprovalState::Pending]).await, [asked.id.clone()]);
+    assert_eq!(another.listed("olga", &[ApprovalState::Pending]).await, std::slice::from_ref(&asked.id));
     let approved = another.decide("olga", &asked.id, Verdict::Approve).await.unwrap();
     assert_eq!(third.read(&asked).await, approved);
     let permit = third.consume(&token, email()).await.unwrap().permit.unwrap();

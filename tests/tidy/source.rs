@@ -34,6 +34,8 @@ pub struct Named {
 pub struct Declared {
     pub name: String,
     pub only_tests: bool,
+    /// Whether its file is not where its name says.
+    pub elsewhere: bool,
 }
 
 impl Token {
@@ -170,15 +172,28 @@ fn quoted(text: &str) -> usize {
 /// Every `mod name;` of a file.
 pub fn declared(tokens: &[Token]) -> Vec<Declared> {
     let outside_tests = without_tests(tokens);
-    let of = |tokens: &[Token]| -> Vec<String> {
-        tokens
-            .windows(3)
-            .filter(|window| window[0].word() == Some("mod") && window[2].is(';'))
-            .filter_map(|window| window[1].word().map(str::to_owned))
-            .collect()
+    let of = |tokens: &[Token]| -> Vec<(String, bool)> {
+        let places = (0..tokens.len())
+            .filter(|at| tokens[*at].word() == Some("mod") && tokens.get(at + 2).is_some_and(|after| after.is(';')));
+        places.filter_map(|at| Some((tokens[at + 1].word()?.to_owned(), placed(&tokens[..at])))).collect()
     };
     let built = of(&outside_tests);
-    of(tokens).into_iter().map(|name| Declared { only_tests: !built.contains(&name), name }).collect()
+    let all = of(tokens).into_iter();
+    all.map(|(name, elsewhere)| {
+        let only_tests = !built.iter().any(|(built, _)| *built == name);
+        Declared { name, only_tests, elsewhere }
+    })
+    .collect()
+}
+
+/// Whether `#[path = "..."]` stands at the end of these tokens, which come before a module.
+fn placed(before: &[Token]) -> bool {
+    let before = match before {
+        [before @ .., public] if public.word() == Some("pub") => before,
+        before => before,
+    };
+    let [.., hash, open, path, is, _, close] = before else { return false };
+    hash.is('#') && open.is('[') && path.word() == Some("path") && is.is('=') && close.is(']')
 }
 
 /// The tokens without the items under `#[cfg(test)]` or `#[test]`.

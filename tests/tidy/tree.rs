@@ -87,12 +87,17 @@ fn reach(known: &BTreeMap<String, String>) -> Vec<Module> {
             [..] => format!("src/{}", name.join("/")),
         };
         for declared in declared(&tokens(text)) {
+            let only_tests = only_tests || declared.only_tests;
+            // Only for tests is anything fetched from elsewhere: what is in the product is where its name says.
+            if declared.elsewhere && only_tests {
+                continue;
+            }
             let (flat, nested) =
                 (format!("{folder}/{}.rs", declared.name), format!("{folder}/{}/mod.rs", declared.name));
             let file = if known.contains_key(&flat) { flat } else { nested };
             let mut name = name.clone();
             name.push(declared.name);
-            next.push((file, name, only_tests || declared.only_tests));
+            next.push((file, name, only_tests));
         }
         reached.push(Module { file, name, only_tests, text: text.clone() });
     }
@@ -113,7 +118,10 @@ mod tests {
         let known = known(&[
             ("src/lib.rs", "pub mod engine; pub mod auth;"),
             ("src/main.rs", "fn main() {}"),
-            ("src/engine/mod.rs", "mod consume; #[cfg(test)] mod tests;"),
+            (
+                "src/engine/mod.rs",
+                "mod consume; #[cfg(test)] mod tests; #[cfg(test)] #[path = \"../../tests/a.rs\"] pub mod a;",
+            ),
             ("src/engine/consume.rs", ""),
             ("src/engine/tests.rs", "mod order;"),
             ("src/engine/tests/order.rs", ""),
