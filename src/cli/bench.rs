@@ -6,6 +6,8 @@ pub(super) mod echo;
 mod evaluate;
 mod expire;
 mod load;
+mod pgbench;
+mod postgres;
 mod process;
 mod report;
 mod start;
@@ -38,6 +40,10 @@ pub(super) struct BenchCommand {
     /// for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Measures on this Postgres server as well, in databases that are made there and removed again: a url without a
+    /// password, which COUNTERSIGN_POSTGRES_PASSWORD may say. It needs `pgbench`, which comes with Postgres.
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -54,6 +60,12 @@ enum Name {
     Start,
     /// Durable Consume while everything else in the database expires, against itself while nothing does; once.
     Expire,
+    /// Consume through two sidecars on one Postgres database, against pgbench's update of one row.
+    Shared,
+    /// The same as `expire`, with two sidecars on one Postgres database.
+    SharedExpire,
+    /// How long a decision through one sidecar takes to be seen through another.
+    SharedWatch,
 }
 
 /// How much is measured.
@@ -104,13 +116,30 @@ fn measure(command: &BenchCommand, plan: &Plan, err: &mut dyn Write) -> io::Resu
     let place = command.dir.clone().unwrap_or_else(std::env::temp_dir);
     let world = World::make(&place).map_err(|cause| io::Error::other(format!("{}: {cause}", place.display())))?;
     let all = [Name::Evaluate, Name::Consume, Name::Start, Name::Expire];
-    let wanted = all.into_iter().filter(|name| command.only.is_empty() || command.only.contains(name));
+    let shared = [Name::Shared, Name::SharedExpire, Name::SharedWatch];
+    let server = match &command.postgres {
+        Some(url) => Some(postgres::Server::new(&world, url)?),
+        None if shared.iter().any(|name| command.only.contains(name)) => {
+            return Err(io::Error::other("a part that needs a Postgres server is asked for without --postgres"));
+        }
+        None => None,
+    };
+    let all = all.into_iter().chain(shared.into_iter().filter(|_| server.is_some()));
+    let wanted = all.filter(|name| command.only.is_empty() || command.only.contains(name));
     wanted
         .map(|name| match name {
             Name::Evaluate => evaluate::run(&world, plan),
             Name::Consume => consume::run(&world, plan),
             Name::Start => start::run(&world, plan),
             Name::Expire => expire::run(&world, plan),
+            Name::Shared | Name::SharedExpire | Name::SharedWatch => {
+                let server = server.as_ref().ok_or(io::ErrorKind::NotFound)?;
+                match name {
+                    Name::SharedExpire => server.expire(&world, plan),
+                    Name::SharedWatch => server.watch(&world, plan),
+                    _ => server.consume(&world, plan),
+                }
+            }
         })
         .collect()
 }

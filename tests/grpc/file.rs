@@ -2,10 +2,13 @@
 
 use crate::grpc::audit::everything;
 use crate::grpc::harness::*;
+use crate::grpc::rotation::{key_id, new_secret};
 use crate::grpc::shutdown::{prepared, refused_start, start};
 use crate::grpc::sweeping::DAY;
 use countersign::clock::ManualClock;
+use countersign::config::Config;
 use countersign::proto::*;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,4 +102,34 @@ async fn a_file_that_is_no_database_of_ours_is_refused_and_left_as_it_is() {
     elsewhere.store.sqlite_mut().unwrap().path = folder.path().join("missing/countersign.db");
     let told = refused_start(&elsewhere).await;
     assert!(told.contains("missing"), "{told}");
+}
+
+#[tokio::test]
+async fn a_file_is_not_served_without_the_secrets_that_it_needs_and_says_what_to_do() {
+    let mut sidecar = Sidecar::start().await;
+    let old = key_id(&sidecar.folder().join(SECRET));
+    sidecar.ask(email()).await;
+    let new = new_secret(&sidecar, "new.secret");
+    let another = new_secret(&sidecar, "another.secret");
+    for (names, says) in [
+        (&["new.secret"][..], &[old.as_str(), &new, "`store.further_secret_files`"][..]),
+        (&["new.secret", "another.secret"], &[&old, &new, &another]),
+        (&["absent.secret"], &["absent.secret", &old, "countersign secret new"]),
+    ] {
+        let problem = start_with(&mut sidecar, names).await.unwrap_err();
+        assert!(says.iter().all(|part| problem.contains(part)), "{problem}");
+    }
+    start_with(&mut sidecar, &["new.secret", SECRET]).await.unwrap();
+    let problem = start_with(&mut sidecar, &["new.secret"]).await.unwrap_err();
+    assert!(problem.contains(&format!("still needs the server secret of the key id {old}")), "{problem}");
+    assert!(problem.contains("store.further_secret_files"), "{problem}");
+}
+
+async fn start_with(sidecar: &mut Sidecar, names: &[&str]) -> Result<(), String> {
+    let files: Vec<PathBuf> = names.iter().map(|name| sidecar.folder().join(name)).collect();
+    let change = |config: &mut Config| {
+        config.secret_file = files[0].clone();
+        config.further_secret_files = files[1..].to_vec();
+    };
+    sidecar.restart_with(change).await.map_err(|error| error.to_string())
 }

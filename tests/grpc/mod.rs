@@ -34,7 +34,7 @@ pub mod requests;
 pub mod retries;
 pub mod roles;
 pub mod rotation;
-mod rotation_live;
+pub mod rotation_live;
 pub mod sealing;
 pub mod shown;
 pub mod shutdown;

@@ -1,13 +1,13 @@
 //! Replacing server secrets while the sidecar serves, and what it does when the table needs one that it lacks.
 
-use crate::harness::*;
-use crate::health::{SERVICES, check, plaintext};
-use crate::metrics::scrape;
-use crate::moves::*;
-use crate::outages::intruder;
-use crate::rotation::{FIRST, first_page, key_id, key_of, new_secret};
-use crate::sealing::erase;
-use crate::wire::http_get;
+use crate::backend::intruder;
+use crate::grpc::harness::*;
+use crate::grpc::health::{SERVICES, check, plaintext};
+use crate::grpc::metrics::scrape;
+use crate::grpc::moves::*;
+use crate::grpc::rotation::{FIRST, first_page, key_id, key_of, new_secret};
+use crate::grpc::sealing::erase;
+use crate::grpc::wire::http_get;
 use sqlx::Row as _;
 use std::path::PathBuf;
 use tonic::Code;
@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt as _;
 
 /// The configuration is read again, and names these secrets, the first of which makes what is new.
-async fn take(sidecar: &Sidecar, names: &[&str]) {
+pub async fn take(sidecar: &Sidecar, names: &[&str]) {
     let mut config = config_in(sidecar.folder());
     let files: Vec<PathBuf> = names.iter().map(|name| sidecar.folder().join(name)).collect();
     config.secret_file = files[0].clone();
@@ -30,7 +30,7 @@ async fn makes_with(sidecar: &Sidecar, conversation: &str) -> String {
 }
 
 /// Whether it is ready, and what it lacks.
-async fn readiness(sidecar: &Sidecar) -> (bool, Vec<String>) {
+pub async fn readiness(sidecar: &Sidecar) -> (bool, Vec<String>) {
     let (status, body) = http_get(sidecar.running().health_address(), "/readyz").await;
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["ready"], status == 200);

@@ -9,3 +9,4 @@ mod cluster;
 #[path = "../grpc/mod.rs"]
 mod grpc;
 mod many;
+mod secrets;

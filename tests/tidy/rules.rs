@@ -113,7 +113,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tracing_subscriber", &["telemetry", "config"]),
     ("serde", &["domain", "storage", "config", "cli", "policy_files"]),
     ("serde_json", &["domain", "storage", "cli"]),
-    ("zeroize", &["auth", "secrets", "config", "engine", "service", "client", "cli"]),
+    ("zeroize", &["auth", "storage", "secrets", "config", "engine", "service", "client", "cli"]),
     ("uuid", &["domain", "storage", "engine", "service", "cli"]),
     ("subtle", &["auth", "secrets"]),
     ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),

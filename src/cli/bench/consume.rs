@@ -37,14 +37,14 @@ pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
 
     let messages = (0..served.copies.len()).map(|number| consume(&served, number)).collect::<io::Result<Vec<_>>>()?;
     let starts = (0..bare.copies.len()).map(|number| start(&bare, number)).collect::<io::Result<Vec<_>>>()?;
-    let sidecar = Server::sidecar(&world.config(), &served.path)?;
+    let sidecar = Server::sidecar(&world.config(), &served.place)?;
     let mut caller = Caller::connect(sidecar.address, PATH, Some(&world.agent_token))?;
     // An answer is a permit: three ids, a time, a decision and a reason.
     let echo = Server::echo(180)?;
     let mut empty = Caller::connect(echo.address, echo::PATH, Some(&world.agent_token))?;
     let nothing = Bytes::from(vec![b'q'; messages.first().map_or(0, Vec::len)]).encode_to_vec();
     empty.run(1, plan.span, std::iter::repeat(nothing.as_slice()))?;
-    let opened = world.runtime.block_on(BareConnection::open(&world.options(&bare.path)));
+    let opened = world.runtime.block_on(BareConnection::open(&world.options(&world.file("bare.db"))));
     let mut connection = opened.map_err(io::Error::other)?;
 
     let mut part = Part::new("consume");
@@ -98,7 +98,7 @@ pub(super) fn consume(database: &Database, number: usize) -> io::Result<Vec<u8>>
 }
 
 /// What the sidecar makes of such a request.
-fn start(database: &Database, number: usize) -> io::Result<(Start, Accepting)> {
+pub(super) fn start(database: &Database, number: usize) -> io::Result<(Start, Accepting)> {
     let question = &database.template.question;
     let start = Start {
         id: ExecutionId::new(Uuid::now_v7()),

@@ -33,7 +33,7 @@ struct Round {
 /// Measures it.
 pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
     let database = world.database("evaluate.db", 0, false)?;
-    let sidecar = Server::sidecar(&world.config(), &database.path)?;
+    let sidecar = Server::sidecar(&world.config(), &database.place)?;
     let token = Some(world.agent_token.as_str());
     let series = |name, connector| -> io::Result<Series<'_>> {
         let request = proto::EvaluateRequest { invocation: Some(message(connector, 1)), explain: false };

@@ -29,12 +29,12 @@ pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
     let (before, meanwhile) = messages.split_at(quiet);
     let mut part = Part::new("expire");
 
-    let sidecar = Server::sidecar(&world.config_without_sweeps(), &database.path)?;
+    let sidecar = Server::sidecar(&world.config_without_sweeps(), &database.place)?;
     let mut caller = Caller::connect(sidecar.address, PATH, Some(&world.agent_token))?;
     let before = caller.run(1, NO_END, before.iter().map(Vec::as_slice))?;
     drop((caller, sidecar));
 
-    let sidecar = Server::sidecar(&world.config(), &database.path)?;
+    let sidecar = Server::sidecar(&world.config(), &database.place)?;
     let mut caller = Caller::connect(sidecar.address, PATH, Some(&world.agent_token))?;
     let mut memory: u64 = 0;
     let (mut begun, mut sample) = (None, Sample::default());

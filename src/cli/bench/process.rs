@@ -1,6 +1,7 @@
 //! The servers that are measured: processes of this very binary, whose time and memory the system counts.
 
 use super::load::Caller;
+use super::world::{PASSWORD, Place};
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -51,9 +52,16 @@ pub(super) struct Memory {
 
 impl Server {
     /// A sidecar, as `serve` runs it, from the moment it is spawned until it serves.
-    pub(super) fn sidecar(config: &Path, sqlite: &Path) -> io::Result<Self> {
+    pub(super) fn sidecar(config: &Path, place: &Place) -> io::Result<Self> {
         let mut command = this_binary()?;
-        command.arg("serve").arg("--config").arg(config).arg("--sqlite").arg(sqlite);
+        command.arg("serve").arg("--config").arg(config);
+        match place {
+            Place::File(path) => command.arg("--sqlite").arg(path),
+            Place::Server { url, secret } => {
+                command.envs(std::env::var_os(PASSWORD).map(|password| (PASSWORD, password)));
+                command.arg("--postgres").arg(url).arg("--secret-file").arg(secret)
+            }
+        };
         let begin = Instant::now();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;

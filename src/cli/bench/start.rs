@@ -25,9 +25,9 @@ pub(super) fn run(world: &World, plan: &Plan) -> io::Result<Part> {
     let request = proto::ListApprovalsRequest { principal: PRINCIPAL.to_owned(), ..Default::default() };
     let request = request.encode_to_vec();
     for _ in 0..plan.rounds {
-        let small = Server::sidecar(&world.config(), &few.path)?;
+        let small = Server::sidecar(&world.config(), &few.place)?;
         let idle = small.memory()?;
-        let large = Server::sidecar(&world.config(), &many.path)?;
+        let large = Server::sidecar(&world.config(), &many.place)?;
         part.hold(
             format!("start to SERVING, {rows} rows"),
             "ms",

@@ -4,7 +4,7 @@ use crate::app;
 use crate::auth::AgentBounds;
 use crate::auth::token::{TokenHash, mint};
 use crate::clock::SystemClock;
-use crate::config::{Config, Overrides, beside};
+use crate::config::{Config, Overrides, StoreSettings, beside};
 use crate::domain::approval::{Answer, Approval, Person, Verdict};
 use crate::domain::arguments::{Arguments, DEFAULT_MAX_ARGUMENTS_BYTES};
 use crate::domain::ids::ApprovalId;
@@ -14,8 +14,9 @@ use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Asked, Question};
 use crate::proto;
 use crate::secrets::{Keys, ServerSecret};
+use crate::storage::postgres::PostgresStore;
 use crate::storage::sqlite::{SqliteOptions, SqliteStore};
-use crate::storage::{ApprovalCopy, Store as _, StoreError};
+use crate::storage::{ApprovalCopy, Store, StoreError};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::{DirBuilder, OpenOptions};
@@ -34,11 +35,13 @@ const QUIET: &str = "[sweeper]\nevery = \"1h\"\n[limits]\nopen_per_principal = 1
 /// The bytes of each call's arguments.
 const ARGUMENTS: usize = 400;
 /// Copies of one transaction: well within the time that a write may take.
-const SEEDED_AT_ONCE: usize = 10_000;
+const SEEDED_AT_ONCE: usize = 5_000;
 /// The last of the calls that no copy is about.
 const UNCOPIED: usize = 999_999_999;
 /// How long people have where they are to miss it.
 const SOON: Duration = Duration::from_secs(1);
+/// The variable of the environment that has the password of a Postgres server.
+pub(super) const PASSWORD: &str = "COUNTERSIGN_POSTGRES_PASSWORD";
 /// The agent's caller.
 pub(super) const CALLER: &str = "runtime";
 /// On whose behalf everything is done.
@@ -67,10 +70,47 @@ impl Drop for World {
     }
 }
 
+/// Where a database is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A file, whose secret is beside it.
+    File(PathBuf),
+    /// A database of a Postgres server.
+    Server {
+        /// Its url.
+        url: String,
+        /// The file of the server secret.
+        secret: PathBuf,
+    },
+}
+
+impl Place {
+    /// What is said over the configuration for this database.
+    fn overrides(&self) -> Overrides {
+        match self {
+            Self::File(path) => Overrides { sqlite: Some(path.clone()), ..Overrides::default() },
+            Self::Server { url, secret } => Overrides {
+                postgres: Some(url.as_str().into()),
+                postgres_password: std::env::var_os(PASSWORD).map(Into::into),
+                secret_file: Some(secret.clone()),
+                ..Overrides::default()
+            },
+        }
+    }
+
+    /// The file of the server secret.
+    fn secret(&self) -> PathBuf {
+        match self {
+            Self::File(path) => beside(path, "secret"),
+            Self::Server { secret, .. } => secret.clone(),
+        }
+    }
+}
+
 /// A database with approvals in it.
 pub(super) struct Database {
-    /// The file.
-    pub(super) path: PathBuf,
+    /// Where it is.
+    pub(super) place: Place,
     /// The approval that all others are copies of.
     pub(super) template: Approval,
     /// The copies, about call 0, 1, 2 and so on.
@@ -99,6 +139,7 @@ impl World {
         );
         world.write("countersign.toml", &config)?;
         world.write("quiet.toml", &format!("{config}{QUIET}"))?;
+        world.write("unheard.toml", &format!("{config}[store.postgres]\nnotify = false\n"))?;
         world.write("policy.yaml", POLICY)?;
         Ok(world)
     }
@@ -118,46 +159,129 @@ impl World {
         self.folder.join("quiet.toml")
     }
 
+    /// The configuration of sidecars that tell each other of changes, or that do not.
+    pub(super) fn config_that_notifies(&self, notify: bool) -> PathBuf {
+        if notify { self.config() } else { self.folder.join("unheard.toml") }
+    }
+
+    /// The folder, for what else is needed.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// How a database of this name is opened.
     pub(super) fn options(&self, path: &Path) -> SqliteOptions {
         SqliteOptions::new(path, Arc::new(SystemClock::new()))
     }
 
-    /// A new database with `count` approvals, each about a call of its own: open ones, or such as are approved and may be
-    /// used.
+    /// Where a file of this name is, or is to be.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A new file with `count` approvals, each about a call of its own: open ones, or such as are approved and may be used.
     pub(super) fn database(&self, name: &str, count: usize, approved: bool) -> io::Result<Database> {
-        let path = self.folder.join(name);
-        let overrides = Overrides { sqlite: Some(path.clone()), ..Overrides::default() };
-        let config = Config::load(Some(&self.config()), &overrides).map_err(io::Error::other)?;
+        self.filled(Place::File(self.file(name)), count, approved)
+    }
+
+    /// Where a database of a Postgres server is, with a server secret that is made for it.
+    pub(super) fn served(&self, url: &str) -> io::Result<Place> {
+        let secret = self.folder.join(format!("secret-{}", Uuid::new_v4().simple()));
+        ServerSecret::generate().and_then(|made| made.write(&secret)).map_err(io::Error::other)?;
+        Ok(Place::Server { url: url.to_owned(), secret })
+    }
+
+    /// An empty database with such approvals put into it.
+    pub(super) fn filled(&self, place: Place, count: usize, approved: bool) -> io::Result<Database> {
+        let config = Config::load(Some(&self.config()), &place.overrides()).map_err(io::Error::other)?;
         self.runtime.block_on(async {
             let template = ask(&config, UNCOPIED, approved, None).await?;
-            let store = SqliteStore::open(self.options(&path)).await.map_err(io::Error::other)?;
-            let seeded = seed(&store, template.id, count).await;
-            store.close().await;
-            let secret = ServerSecret::read(&beside(&path, "secret")).map_err(io::Error::other)?;
+            let seeds = Seeds::open(&config.store).await?;
+            let seeded = seeds.seed(template.id, count).await;
+            seeds.close().await;
+            let secret = ServerSecret::read(&place.secret()).map_err(io::Error::other)?;
             let secret = secret.ok_or_else(|| io::Error::other("the sidecar made no secret"))?;
             let keys = secret.keys().map_err(io::Error::other)?;
-            Ok(Database { template, copies: seeded.map_err(io::Error::other)?, keys, path: path.clone() })
+            Ok(Database { template, copies: seeded.map_err(io::Error::other)?, keys, place })
+        })
+    }
+
+    /// Adds `count` approvals that nobody has answered in time, and waits until that is so.
+    pub(super) fn overdue(&self, database: &Database, count: usize) -> io::Result<()> {
+        let overrides = database.place.overrides();
+        let config = Config::load(Some(&self.config_without_sweeps()), &overrides).map_err(io::Error::other)?;
+        self.runtime.block_on(async {
+            let template = ask(&config, UNCOPIED - 1, false, Some(SOON)).await?;
+            let seeds = Seeds::open(&config.store).await?;
+            // One of them is the template.
+            let seeded = seeds.seed(template.id, count.saturating_sub(1)).await;
+            while seeds.store().time().await.is_ok_and(|now| now < template.decide_by) {
+                tokio::time::sleep(SOON).await;
+            }
+            seeds.close().await;
+            seeded.map(|_| ()).map_err(io::Error::other)
         })
     }
 }
 
-impl World {
-    /// Adds `count` approvals that nobody has answered in time, and waits until that is so.
-    pub(super) fn overdue(&self, database: &Database, count: usize) -> io::Result<()> {
-        let overrides = Overrides { sqlite: Some(database.path.clone()), ..Overrides::default() };
-        let config = Config::load(Some(&self.config_without_sweeps()), &overrides).map_err(io::Error::other)?;
-        self.runtime.block_on(async {
-            let template = ask(&config, UNCOPIED - 1, false, Some(SOON)).await?;
-            let store = SqliteStore::open(self.options(&database.path)).await.map_err(io::Error::other)?;
-            // One of them is the template.
-            let seeded = seed(&store, template.id, count.saturating_sub(1)).await;
-            while store.time().await.is_ok_and(|now| now < template.decide_by) {
-                tokio::time::sleep(SOON).await;
+/// A store that can be filled.
+enum Seeds {
+    File(SqliteStore),
+    Server(PostgresStore),
+}
+
+impl Seeds {
+    async fn open(settings: &StoreSettings) -> io::Result<Self> {
+        Ok(match settings {
+            StoreSettings::Sqlite(settings) => {
+                let options = settings.options(Arc::new(SystemClock::new()));
+                Self::File(SqliteStore::open(options).await.map_err(io::Error::other)?)
             }
-            store.close().await;
-            seeded.map(|_| ()).map_err(io::Error::other)
+            StoreSettings::Postgres(settings) => {
+                Self::Server(PostgresStore::open(settings.options()).await.map_err(io::Error::other)?)
+            }
         })
+    }
+
+    fn store(&self) -> &dyn Store {
+        match self {
+            Self::File(store) => store,
+            Self::Server(store) => store,
+        }
+    }
+
+    /// Copies an approval, about call 0, 1, 2 and so on.
+    async fn seed(&self, template: ApprovalId, count: usize) -> Result<Vec<ApprovalId>, StoreError> {
+        let mut ids = Vec::with_capacity(count);
+        let mut copies = Vec::with_capacity(SEEDED_AT_ONCE.min(count));
+        for number in 0..count {
+            let call =
+                invocation(ASKED, number).map_err(|cause| StoreError::Inconsistent { cause: cause.to_string() })?;
+            let id = ApprovalId::new(Uuid::now_v7());
+            let (fingerprint, arguments) = (call.subject.fingerprint, call.subject.arguments_digest);
+            copies.push(ApprovalCopy { id, fingerprint, arguments });
+            ids.push(id);
+            if copies.len() == SEEDED_AT_ONCE {
+                self.copy(template, &copies).await?;
+                copies.clear();
+            }
+        }
+        self.copy(template, &copies).await?;
+        if let Self::Server(store) = self {
+            store.analyse().await?;
+        }
+        Ok(ids)
+    }
+
+    async fn copy(&self, template: ApprovalId, copies: &[ApprovalCopy]) -> Result<(), StoreError> {
+        match self {
+            Self::File(store) => store.seed(template, copies).await,
+            Self::Server(store) => store.seed(template, copies).await,
+        }
+    }
+
+    async fn close(&self) {
+        self.store().close().await;
     }
 }
 
@@ -240,25 +364,6 @@ async fn ask(config: &Config, call: usize, approved: bool, decide_within: Option
     };
     running.stop().await;
     Ok(approval)
-}
-
-/// Copies it, about call 0, 1, 2 and so on.
-async fn seed(store: &SqliteStore, template: ApprovalId, count: usize) -> Result<Vec<ApprovalId>, StoreError> {
-    let mut ids = Vec::with_capacity(count);
-    let mut copies = Vec::with_capacity(SEEDED_AT_ONCE.min(count));
-    for number in 0..count {
-        let call = invocation(ASKED, number).map_err(|cause| StoreError::Inconsistent { cause: cause.to_string() })?;
-        let id = ApprovalId::new(Uuid::now_v7());
-        let (fingerprint, arguments) = (call.subject.fingerprint, call.subject.arguments_digest);
-        copies.push(ApprovalCopy { id, fingerprint, arguments });
-        ids.push(id);
-        if copies.len() == SEEDED_AT_ONCE {
-            store.seed(template, &copies).await?;
-            copies.clear();
-        }
-    }
-    store.seed(template, &copies).await?;
-    Ok(ids)
 }
 
 fn identifier(text: &str) -> Result<Identifier, io::Error> {

@@ -23,6 +23,7 @@ pub(super) struct Connector {
     options: Mutex<PgConnectOptions>,
     password_file: Option<std::path::PathBuf>,
     acquire_timeout: Duration,
+    answer_timeout: Duration,
     session: String,
     migrating: String,
 }
@@ -79,6 +80,7 @@ impl Connector {
             options: Mutex::new(connect),
             password_file: options.password_file.clone(),
             acquire_timeout: options.acquire_timeout,
+            answer_timeout: options.statement_timeout.saturating_add(options.acquire_timeout),
             session: session(options.statement_timeout),
             migrating: migrating(migration_patience),
         })
@@ -98,12 +100,12 @@ impl Connector {
             raw_sql(AssertSqlSafe(self.migrating.clone())).execute(&mut connection).await?;
             Ok(connection)
         };
-        self.in_time(connecting).await
+        self.in_time(self.acquire_timeout, connecting).await
     }
 
     /// A connection while the database is being opened: whatever is in the way is told at once, as it is.
     pub(super) async fn connect_first(&self) -> Result<PgConnection, OpenError> {
-        self.in_time(self.connect()).await
+        self.in_time(self.acquire_timeout, self.connect()).await
     }
 
     /// How the driver's own listener connects, which then has to begin its session.
@@ -147,17 +149,24 @@ impl Connector {
         }
     }
 
+    /// What the database is asked while it is being opened, if it answers at all: also where something in between hangs.
+    pub(super) async fn answered<T>(&self, asked: impl Future<Output = Result<T, OpenError>>) -> Result<T, OpenError> {
+        tokio::time::timeout(self.answer_timeout, asked).await.unwrap_or_else(|_| Err(self.late(self.answer_timeout)))
+    }
+
     async fn in_time(
         &self,
+        span: Duration,
         connecting: impl Future<Output = Result<PgConnection, sqlx::Error>>,
     ) -> Result<PgConnection, OpenError> {
-        match tokio::time::timeout(self.acquire_timeout, connecting).await {
+        match tokio::time::timeout(span, connecting).await {
             Ok(connected) => connected.map_err(|error| self.refusal(&error)),
-            Err(_) => Err(OpenError::Unreachable {
-                place: self.place.clone(),
-                cause: format!("no answer within {} ms", self.acquire_timeout.as_millis()),
-            }),
+            Err(_) => Err(self.late(span)),
         }
+    }
+
+    fn late(&self, span: Duration) -> OpenError {
+        OpenError::Unreachable { place: self.place.clone(), cause: format!("no answer within {} ms", span.as_millis()) }
     }
 
     /// What an error means while connecting for the first time.

@@ -1,10 +1,9 @@
 //! The statements that list and count. As those of `reads`, each is one statement, and looks at a bounded number of rows.
 
-use super::reads::{approval_columns, approval_names, clock, execution_columns, present, store_now, timed};
-use super::reads::{outcome_columns, question_columns, shared_columns};
+use super::reads::{approval_columns, approval_names, clock, present, question_columns, shared_columns};
+use super::reads::{store_now, timed};
 use super::table::{Fault, Operation};
 use super::time::TableTime;
-use super::values::kept;
 use crate::domain::approval::{Approval, StateName};
 use crate::domain::audit::AuditRecord;
 use crate::domain::execution::ExecutionStateName;
@@ -12,7 +11,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
-use crate::storage::rows::{self, Bind as _, Columns as _, subject_columns};
+use crate::storage::rows::{self, Columns as _, event_columns, execution_columns, subject_columns};
 use crate::storage::{ApprovalQuery, AuditQuery, Backlog, ExecutionPage, ExecutionQuery, Loaded, StoreError};
 use async_trait::async_trait;
 use sqlx::PgConnection;
@@ -121,13 +120,13 @@ const EXECUTION_OF_APPROVAL: &str = concat!(
 macro_rules! select_audit {
     ($condition:literal) => {
         concat!(
-            "SELECT store_now, position, id, time, kind, caller, principal, agent, conversation, connector, account, \
-             action, approval_id, execution_id, wait_id, fingerprint, policy_revision, person, decision, reason, note, \
-             labels FROM ",
+            "SELECT store_now, position, id, time, ",
+            event_columns!(),
+            " FROM ",
             clock!(),
-            " LEFT JOIN (SELECT position, id, time, kind, caller, principal, agent, conversation, connector, account, \
-             action, approval_id, execution_id, wait_id, fingerprint, policy_revision, person, decision, reason, note, \
-             labels FROM audit_records WHERE ",
+            " LEFT JOIN (SELECT position, id, time, ",
+            event_columns!(),
+            " FROM audit_records WHERE ",
             $condition,
             " AND position < $6 ORDER BY position DESC LIMIT $7) noted ON true ORDER BY position DESC"
         )
@@ -226,7 +225,7 @@ impl Wanted {
             for state in StateName::ALL {
                 let Some(deadline) = wanted_deadline(query, state) else { continue };
                 wanted.kinds.push(kind);
-                wanted.names.push(kept(rows::text(name)));
+                wanted.names.push(rows::text(name));
                 wanted.states.push(state.as_str());
                 wanted.deadlines.push(deadline);
             }
@@ -281,9 +280,9 @@ impl Operation for ListExecutions<'_> {
             .bind(before.0)
             .bind(before.1)
             .bind(wanted.started_from.map_or(i64::MIN, Timestamp::micros))
-            .bind_value(rows::maybe_text(wanted.principal.as_ref()).into())
-            .bind_value(rows::maybe_text(wanted.agent.as_ref()).into())
-            .bind_value(rows::maybe_text(wanted.connector.as_ref()).into())
+            .bind(rows::maybe_text(wanted.principal.as_ref()))
+            .bind(rows::maybe_text(wanted.agent.as_ref()))
+            .bind(rows::maybe_text(wanted.connector.as_ref()))
             .bind((!states.is_empty()).then_some(states))
             .bind(i64::from(wanted.limit))
             .fetch_all(connection)
@@ -328,7 +327,7 @@ impl Operation for ListAuditRecords<'_> {
             .bind(wanted.approval.map(|id| id.to_string()))
             .bind(wanted.execution.map(|id| id.to_string()))
             .bind(wanted.wait.map(|id| id.to_string()))
-            .bind_value(rows::maybe_text(wanted.principal.as_ref()).into())
+            .bind(rows::maybe_text(wanted.principal.as_ref()))
             .bind(wanted.before.unwrap_or(i64::MAX))
             .bind(i64::from(wanted.limit))
             .fetch_all(connection)

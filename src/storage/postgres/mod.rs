@@ -13,7 +13,7 @@
 //! - `recent`: open approvals as they were last seen, for who decides on them
 //! - `telling`: what changes, to and from the other sidecars
 //! - `values`: how the driver takes values and gives rows
-//! - `seeding`: for measurements alone
+//! - `seeding`, `scratch`: for measurements alone
 //!
 //! Every statement runs under READ COMMITTED: what decides is a predicate of the write itself, after the row is locked.
 //! No statement's text leaves this folder but in a [`StoreError`]'s cause, which is for the log.
@@ -31,6 +31,7 @@ mod recent;
 mod refusals;
 mod requesting;
 mod schema;
+mod scratch;
 mod seeding;
 mod sweeps;
 mod table;
@@ -43,6 +44,8 @@ mod values;
 mod warnings;
 mod writes;
 
+#[doc(hidden)]
+pub use scratch::Scratch;
 pub use counters::Statistics;
 pub use options::{PostgresOptions, TlsMode};
 pub use refusals::OpenError;

@@ -31,17 +31,16 @@ const NOW: &str = "SELECT store_now($1)";
 /// Opens the database behind `options`.
 pub(super) async fn open(options: PostgresOptions) -> Result<(Table, SchemaVersions), OpenError> {
     let connector = Arc::new(Connector::of(&options, schema::PATIENCE).await?);
-    // What is looked at answers within a statement's time each, and there are few of them.
     let mut first = connector.connect_first().await?;
     let mut second = connector.connect_first().await?;
-    refuse_transaction_pooling(&mut first, &mut second).await?;
+    connector.answered(refuse_transaction_pooling(&mut first, &mut second)).await?;
     goodbye(second).await;
-    let schema_name = look(&mut first).await?;
+    let schema_name = connector.answered(look(&mut first)).await?;
     let given = options.clock.as_ref().map(|clock| clock.wall());
     let versions = schema::settle(&connector, &mut first, schema::MIGRATIONS, options.migrate, given).await?;
-    let now: i64 = query_scalar(NOW).bind(given.map(Timestamp::micros)).fetch_one(&mut first).await?;
+    let now = connector.answered(now(&mut first, given)).await?;
     goodbye(first).await;
-    let time = Arc::new(TableTime::since(Timestamp::from_micros(now), options.clock));
+    let time = Arc::new(TableTime::since(now, options.clock));
     let pool = Pool::new(Arc::clone(&connector), options.connections, options.acquire_timeout);
     let teller = Teller::start(TellerSettings {
         connector,
@@ -104,6 +103,11 @@ async fn refuse_transaction_pooling(first: &mut PgConnection, second: &mut PgCon
 /// Which process of the server answers. Not prepared, since that is what fails first there.
 async fn pid(connection: &mut PgConnection) -> Result<i32, OpenError> {
     Ok(raw_sql(PID).fetch_one(connection).await?.try_get("pid")?)
+}
+
+async fn now(connection: &mut PgConnection, given: Option<Timestamp>) -> Result<Timestamp, OpenError> {
+    let now: i64 = query_scalar(NOW).bind(given.map(Timestamp::micros)).fetch_one(connection).await?;
+    Ok(Timestamp::from_micros(now))
 }
 
 /// A farewell that may take its time.

@@ -3,7 +3,7 @@
 
 use super::table::{Fault, Operation};
 use super::time::TableTime;
-use super::values::{Statement, kept};
+use super::values::Statement;
 use crate::domain::approval::Approval;
 use crate::domain::consume::ConsumeFacts;
 use crate::domain::execution::Execution;
@@ -13,7 +13,7 @@ use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
 use crate::storage::changes::Touched;
-use crate::storage::rows::{self, Bind as _, Columns, subject_columns, wait_columns};
+use crate::storage::rows::{self, Columns, execution_columns, subject_columns, wait_columns};
 use crate::storage::{
     AttemptKey, EarlierRequest, Loaded, SealedArguments, StoreError, StoredKey, Viewer, WaitRecord, WithArguments,
 };
@@ -67,12 +67,6 @@ macro_rules! approval_columns {
     };
 }
 
-macro_rules! execution_columns {
-    () => {
-        concat!(shared_columns!(), ", ", outcome_columns!())
-    };
-}
-
 /// The store's time as `store_now`, once, for whatever is joined to it: a row of it comes back even where nothing else does.
 macro_rules! clock {
     () => {
@@ -113,9 +107,7 @@ macro_rules! executed {
     };
 }
 
-pub(super) use {
-    approval_columns, approval_names, clock, execution_columns, outcome_columns, question_columns, shared_columns,
-};
+pub(super) use {approval_columns, approval_names, clock, question_columns, shared_columns};
 
 const APPROVAL: &str =
     concat!("SELECT store_now, ", approval_columns!(), " FROM ", clock!(), " LEFT JOIN approvals ON id = $2");
@@ -255,10 +247,10 @@ impl Operation for FindRequest<'_> {
         _touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
         let found = timed(EARLIER, time)
-            .bind_value(rows::text(self.caller).into())
-            .bind_value(rows::text(self.principal).into())
-            .bind_value(rows::text(self.agent).into())
-            .bind_value(rows::text(self.id).into())
+            .bind(rows::text(self.caller))
+            .bind(rows::text(self.principal))
+            .bind(rows::text(self.agent))
+            .bind(rows::text(self.id))
             .fetch_all(connection)
             .await?;
         let now = store_now(&found, time)?;
@@ -312,13 +304,12 @@ fn seen_by<'q>(
     time: &TableTime,
 ) -> Statement<'q> {
     match viewer {
-        Viewer::Agent { principal, agent } => timed(of_agent, time)
-            .bind(id.to_string())
-            .bind_value(rows::text(principal).into())
-            .bind_value(rows::text(agent).into()),
+        Viewer::Agent { principal, agent } => {
+            timed(of_agent, time).bind(id.to_string()).bind(rows::text(principal)).bind(rows::text(agent))
+        }
         Viewer::Person { id: person, groups } => {
-            let groups: Vec<String> = groups.iter().map(|group| kept(rows::text(group))).collect();
-            timed(of_person, time).bind(id.to_string()).bind_value(rows::text(person).into()).bind(groups)
+            let groups: Vec<String> = groups.iter().map(rows::text).collect();
+            timed(of_person, time).bind(id.to_string()).bind(rows::text(person)).bind(groups)
         }
     }
 }
@@ -404,9 +395,9 @@ impl Operation for FindFacts<'_> {
         let key = self.attempt;
         let found = timed(FACTS, time)
             .bind(self.approval.map(|id| id.to_string()))
-            .bind_value(rows::text(&key.caller).into())
-            .bind_value(rows::text(&key.principal).into())
-            .bind_value(rows::text(&key.agent).into())
+            .bind(rows::text(&key.caller))
+            .bind(rows::text(&key.principal))
+            .bind(rows::text(&key.agent))
             .bind(key.attempt.to_string())
             .bind(self.retry_of.map(|id| id.to_string()))
             .fetch_all(connection)

@@ -8,7 +8,7 @@ use super::writes::{RECORD_KINDS, call, calling};
 use crate::domain::approval::Approval;
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
-use crate::storage::rows::{self, Bind as _};
+use crate::storage::rows;
 use crate::storage::{Loaded, NewApproval, Requested, script};
 use async_trait::async_trait;
 use sqlx::{PgConnection, Row as _};

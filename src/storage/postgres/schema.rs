@@ -74,7 +74,7 @@ pub(super) async fn settle(
     may_migrate: bool,
     given: Option<Timestamp>,
 ) -> Result<SchemaVersions, OpenError> {
-    let applied = look(connection).await?;
+    let applied = connector.answered(look(connection)).await?;
     let known = migrations.last().map_or(0, |migration| migration.version);
     let before = version_of(&applied);
     if missing(migrations, &applied)?.is_empty() {

@@ -208,7 +208,8 @@ impl Operation for SweepStep {
         let (statement, kept, record) = match self.step {
             Sweep::ExpireWaits => {
                 // Of a wait the domain says what becomes of its approvals, so each is dealt with by itself.
-                let (rows, overdue) = transaction::expire_waits(connection, time, touched, self.limit).await?;
+                let (rows, first) = transaction::expire_waits(connection, time, touched, self.limit).await?;
+                let overdue = first.map_or(Duration::ZERO, |first| time.estimated().since(first));
                 return Ok(Swept { rows, overdue, elapsed: started.elapsed(), room: ROOM });
             }
             Sweep::ExpireApprovals => (EXPIRE_APPROVALS, Duration::ZERO, Some(AuditKind::ApprovalExpired)),

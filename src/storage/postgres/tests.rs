@@ -50,7 +50,7 @@ impl Database for cluster::Database {
 }
 
 /// A database of its own, with the schema.
-async fn fresh() -> cluster::Database {
+pub(super) async fn fresh() -> cluster::Database {
     cluster::Database::fresh(async |url| {
         let options = PostgresOptions { tls: TlsMode::Disable, connections: 1, ..PostgresOptions::new(url) };
         PostgresStore::open(options).await.unwrap().close().await;
@@ -58,7 +58,7 @@ async fn fresh() -> cluster::Database {
     .await
 }
 
-fn options(database: &cluster::Database, clock: Option<Arc<ManualClock>>) -> PostgresOptions {
+pub(super) fn options(database: &cluster::Database, clock: Option<Arc<ManualClock>>) -> PostgresOptions {
     let options = PostgresOptions::new(database.url());
     PostgresOptions {
         password: database.password().map(zeroize::Zeroizing::new),

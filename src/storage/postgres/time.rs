@@ -56,3 +56,35 @@ impl TableTime {
         anchor.time.plus(self.clock.elapsed().saturating_sub(anchor.elapsed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn the_estimate_follows_the_database_and_never_goes_back() {
+        let time = TableTime::since(START, None);
+        assert_eq!(time.given(), None, "the database's own clock is asked");
+        let estimated = time.estimated();
+        assert!(estimated >= START && estimated < START.plus(HOUR));
+        time.told(START.plus(HOUR));
+        assert!(time.estimated() >= START.plus(HOUR));
+        time.told(START);
+        assert!(time.estimated() >= START.plus(HOUR), "an answer that was long under way");
+    }
+
+    #[test]
+    fn an_injected_clock_is_the_time_of_statements_and_of_the_estimate() {
+        let clock = Arc::new(ManualClock::at(START));
+        let time = TableTime::since(START, Some(Arc::<ManualClock>::clone(&clock)));
+        clock.advance(HOUR);
+        assert_eq!(time.given(), Some(START.plus(HOUR).micros()));
+        assert_eq!(time.estimated(), START.plus(HOUR));
+        time.told(START.plus(HOUR).plus(HOUR));
+        assert_eq!(time.estimated(), START.plus(HOUR), "no other clock has a say");
+    }
+}

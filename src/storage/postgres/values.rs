@@ -1,7 +1,8 @@
 //! How the driver takes the values of a statement and gives those of a row.
 //!
 //! The database keeps no U+0000 in a text. It is written as two other characters, of which the first is in no text that
-//! Unicode has a use for; where that one itself occurs it is doubled the same way, so that any text comes back as it was.
+//! Unicode has a use for; where that one itself occurs it is doubled the same way, so that any text comes back as it was. No
+//! identifier has either of them.
 
 use crate::storage::rows::{Bind, Columns, Value};
 use sqlx::Row as _;
@@ -130,55 +131,4 @@ fn given(text: &str) -> Option<Cow<'_, str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn text() -> impl Strategy<Value = String> {
-        prop_oneof![any::<String>(), "[\\x0001a\u{10ffff}\u{10fffe}]{0,12}"]
-    }
-
-    #[test]
-    fn what_the_database_would_refuse_is_not_kept_as_it_is() {
-        for (text, as_kept) in [
-            ("", ""),
-            ("plain", "plain"),
-            ("a\0b", "a\u{10ffff}0b"),
-            ("\u{10ffff}", "\u{10ffff}1"),
-            ("\u{10ffff}0", "\u{10ffff}10"),
-            ("\0\u{10ffff}", "\u{10ffff}0\u{10ffff}1"),
-        ] {
-            assert_eq!(kept(text.to_owned()), as_kept);
-            assert_eq!(given(as_kept).as_deref(), Some(text));
-        }
-    }
-
-    #[test]
-    fn what_is_never_kept_is_no_text() {
-        for broken in ["\u{10ffff}", "a\u{10ffff}", "\u{10ffff}2", "\u{10ffff}\u{10ffff}"] {
-            assert_eq!(given(broken), None, "{broken:?}");
-        }
-    }
-
-    #[test]
-    fn rows_of_mixed_kinds_become_columns() {
-        let mut batch = Batch::of("titi");
-        batch.row().bind("first").bind(1).bind(Some("a\0b")).bind(true);
-        batch.row().bind("second".to_owned()).bind(None::<i64>).bind(None::<String>).bind(false);
-        assert_eq!(
-            format!("{:?}", batch.columns),
-            "[Text([Some(\"first\"), Some(\"second\")]), Integer([Some(1), None]), \
-             Text([Some(\"a\\u{10ffff}0b\"), None]), Integer([Some(1), Some(0)])]"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_comes_back_as_it_was(text in text()) {
-            let as_kept = kept(text.clone());
-            prop_assert!(!as_kept.contains('\0'));
-            let given = given(&as_kept);
-            prop_assert_eq!(given.as_deref(), Some(text.as_str()));
-        }
-    }
-}
+mod tests;

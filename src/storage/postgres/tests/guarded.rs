@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 const FIRST: &str = "first-s3cret";
 const SECOND: &str = "second-s3cret";
 
+type Change = fn(&mut PostgresOptions, &Folder);
+
 /// Who may come in, and how.
 const WHO: &str = "local all all trust\nhostssl all app 127.0.0.1/32 scram-sha-256\nhost all app ::1/128 reject\n";
 
@@ -122,7 +124,7 @@ async fn a_connection_is_as_secure_as_it_was_asked_to_be() {
     assert_eq!(query_scalar::<_, i64>(secured).fetch_one(&mut admin(&server).await).await.unwrap(), 0);
     store.close().await;
 
-    let not_secure: [(&str, fn(&mut PostgresOptions, &Folder)); 3] = [
+    let not_secure: [(&str, Change); 3] = [
         // A certificate of nobody who is known; of somebody else; for another name.
         ("localhost", |options, _| options.root_certificate = None),
         ("localhost", |options, folder| options.root_certificate = Some(folder.file("another.pem"))),

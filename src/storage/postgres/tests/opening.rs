@@ -1,10 +1,12 @@
 //! What is refused when a database is opened, and what to do about it.
 
-use super::proxy::{Pooler, through};
+use super::proxy::{Pooler, Proxy, through};
 use super::*;
 use crate::storage::migrations::Migration;
 use crate::storage::postgres::connecting::Connector;
-use sqlx::{Connection as _, PgConnection, raw_sql};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, raw_sql};
+use std::str::FromStr as _;
 
 async fn run(connection: &mut PgConnection, sql: impl Into<String>) {
     raw_sql(AssertSqlSafe(sql.into())).execute(connection).await.unwrap();
@@ -249,6 +251,35 @@ async fn whoever_holds_the_lock_of_the_migrations_is_waited_for_and_not_for_ever
         held.rollback().await.unwrap();
     };
     assert_eq!(tokio::join!(waiting, releasing).0.unwrap(), SchemaVersions { before: 1, after: 2 });
+}
+
+#[tokio::test]
+async fn a_standby_is_refused() {
+    let server = cluster::Cluster::start();
+    PostgresStore::open(PostgresOptions::new(server.url("postgres"))).await.unwrap().close().await;
+    let admin = PgConnectOptions::from_str(&server.url("postgres")).unwrap();
+    let mut connection = admin.connect().await.unwrap();
+    let data: String = query("SHOW data_directory").fetch_one(&mut connection).await.unwrap().get(0);
+    connection.close().await.unwrap();
+    std::fs::write(std::path::Path::new(&data).join("standby.signal"), "").unwrap();
+    server.restart();
+    let error = refusal(PostgresOptions::new(server.url("postgres"))).await;
+    assert!(matches!(error, OpenError::ReadOnly { standby: true }), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_that_stops_answering_is_waited_for_no_longer_than_a_statement() {
+    let cluster::Server::Own(server) = cluster::Server::shared() else { return };
+    let database = fresh().await;
+    let proxy = Proxy::before(server.port()).await;
+    proxy.hang();
+    let options = PostgresOptions {
+        url: through(proxy.port, database.name()),
+        acquire_timeout: Duration::from_millis(200),
+        ..options(&database, None)
+    };
+    let error = refusal(options).await;
+    assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test]

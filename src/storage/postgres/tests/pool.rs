@@ -259,9 +259,9 @@ async fn a_server_that_restarts_is_served_from_again() {
             answer.unwrap();
         }
         if round == 0 {
-            server.restart()
+            server.restart();
         } else {
-            server.stop_immediate()
+            server.stop_immediate();
         }
         if round == 1 {
             let later = async {

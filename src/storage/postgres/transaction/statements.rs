@@ -39,8 +39,9 @@ const UPDATE_WAIT: &str = "UPDATE waits SET state = $1, resume_time = $2, resume
     update_time = $11, expire_time = $12, version = $13 WHERE id = $14 AND version = $15";
 const OPEN_OF_WAITS: &str =
     concat!("SELECT ", approval_columns!(), " FROM approvals WHERE ", open_of_waits!(), " ORDER BY open_until, id");
+/// What is open is pending or approved. Said so, it is no reason to go through all that is pending, in whatever wait.
 const PENDING_OF_WAIT: &str =
-    "SELECT count(*) FROM approvals WHERE wait_id = $1 AND open_until > $2 AND state = 'pending'";
+    "SELECT count(*) FROM approvals WHERE wait_id = $1 AND open_until > $2 AND state <> 'approved'";
 const NEWEST_OF_WAIT: &str = "SELECT id FROM approvals WHERE wait_id = $1 ORDER BY create_time DESC, id DESC LIMIT $2";
 const APPROVALS: &str = concat!("SELECT ", approval_columns!(), " FROM approvals WHERE id = ANY ($1)");
 const EARLIER: &str = concat!(

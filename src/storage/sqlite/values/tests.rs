@@ -2,7 +2,6 @@
 
 use super::super::{reads, schema, waits, writes};
 use crate::domain::approval::Approval;
-use crate::domain::change::Change;
 use crate::domain::execution::Execution;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
