@@ -1,8 +1,8 @@
 //! One question from asking to the outcome: what its clients did, what they were told, and what that promises.
 
-use crate::random::Random;
 use crate::process::Clients;
 use crate::process::calls::*;
+use crate::random::Random;
 use countersign::proto::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::{Code, Status};
@@ -197,7 +197,8 @@ impl Story {
     /// Asks, in the wait where there is one.
     async fn ask(&self, clients: &Clients) -> Result<(String, String), Status> {
         let wait = self.waits.done().cloned().unwrap_or_default();
-        ask_in(clients, &self.request_id, &self.invocation, &wait).await
+        let answer = ask_in(clients, &self.request_id, &self.invocation, &wait).await?;
+        Ok((answer.approval.unwrap().id, answer.consume_token))
     }
 
     /// What is used was used by one attempt that was made; that one gets the same permit as long as nobody reported.

@@ -64,24 +64,26 @@ pub fn objective(conversation: &str) -> Objective {
     Objective { transcript: conversation.to_owned(), id: "input-1".to_owned(), revision: 1 }
 }
 
+/// The id of the approval, and its token.
 pub async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
-    ask_in(clients, request_id, invocation, "").await
+    let answer = ask_in(clients, request_id, invocation, "").await?;
+    Ok((answer.approval.unwrap().id, answer.consume_token))
 }
 
+/// Asks in a wait, where one is named.
 pub async fn ask_in(
     clients: &Clients,
     request_id: &str,
     invocation: &Invocation,
     wait: &str,
-) -> Result<(String, String), Status> {
+) -> Result<RequestApprovalResponse, Status> {
     let request = RequestApprovalRequest {
         wait_id: wait.to_owned(),
         request_id: request_id.to_owned(),
         invocation: Some(invocation.clone()),
         ..RequestApprovalRequest::default()
     };
-    let answer = clients.agent.clone().request_approval(request).await?.into_inner();
-    Ok((answer.approval.unwrap().id, answer.consume_token))
+    Ok(clients.agent.clone().request_approval(request).await?.into_inner())
 }
 
 pub async fn get(clients: &Clients, id: &str) -> Result<Approval, Status> {

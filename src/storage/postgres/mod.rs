@@ -44,11 +44,11 @@ mod values;
 mod warnings;
 mod writes;
 
-#[doc(hidden)]
-pub use scratch::Scratch;
 pub use counters::Statistics;
 pub use options::{PostgresOptions, TlsMode};
 pub use refusals::OpenError;
+#[doc(hidden)]
+pub use scratch::Scratch;
 
 use super::changes::Changes;
 use super::{
