@@ -6,7 +6,7 @@ use sqlx::{Row as _, query, query_scalar};
 use std::time::Duration;
 
 /// The processes of the server that serve sidecars.
-async fn backends(place: &Place) -> Vec<i32> {
+pub async fn backends(place: &Place) -> Vec<i32> {
     let mut connection = place.connection().await;
     let asked = query("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'countersign%' ORDER BY pid");
     asked.fetch_all(&mut connection).await.unwrap().iter().map(|row| row.get(0)).collect()

@@ -11,14 +11,21 @@
 mod check;
 #[path = "../cluster/mod.rs"]
 mod cluster;
+mod connections;
+mod failover;
 mod history;
 mod kills;
 mod load;
+mod locks;
+mod mixed;
 mod place;
 #[path = "../process/mod.rs"]
 mod process;
+mod proxy;
 #[path = "../random/mod.rs"]
 mod random;
+mod starts;
+mod watches;
 
 use cluster::Cluster;
 use load::Load;

@@ -51,19 +51,26 @@ enum Process {
 pub struct Way {
     pub url: String,
     pub connections: u32,
+    /// How long a statement may take.
+    pub statement_timeout: &'static str,
 }
 
 impl Way {
     pub fn to(url: impl Into<String>) -> Self {
-        Self { url: url.into(), connections: 4 }
+        Self { url: url.into(), connections: 4, statement_timeout: "2s" }
+    }
+
+    /// One on which a statement may wait longer than the quick deadlines are away.
+    pub fn patient(url: impl Into<String>) -> Self {
+        Self { statement_timeout: "30s", ..Self::to(url) }
     }
 
     fn folder(&self) -> Folder {
         let tables = format!(
-            "[store]\nsecret_file = \"shared.secret\"\nacquire_timeout = \"1s\"\nstatement_timeout = \"2s\"\n\
+            "[store]\nsecret_file = \"shared.secret\"\nacquire_timeout = \"1s\"\nstatement_timeout = \"{}\"\n\
              [store.postgres]\nurl = \"{}\"\ntls = \"disable\"\nconnections = {}\npoll_every = \"100ms\"\n\
              [sweeper]\nevery = \"200ms\"\n",
-            self.url, self.connections
+            self.statement_timeout, self.url, self.connections
         );
         let folder = Folder::new(POLICY, &tables);
         let path = folder.path().join("shared.secret");
@@ -164,7 +171,8 @@ impl Place {
         }
     }
 
-    async fn serves(&self, seat: usize) -> bool {
+    /// Brings one question through this sidecar from asking to its outcome; false where it does not answer.
+    pub async fn serves(&self, seat: usize) -> bool {
         let mut question = self.history.question(&mut Random::from(7), false, false);
         let clients = self.callers.of(seat);
         let attempt = Uuid::new_v4().to_string();
