@@ -98,7 +98,7 @@ impl Cluster {
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
         let folder = new_folder();
         let supervisor = supervise(&folder);
-        let mut cluster = Self { folder, port: 0, supervisor };
+        let cluster = Self { folder, port: 0, supervisor };
         let data = cluster.data();
         let made = cluster.run(
             "initdb",
@@ -114,17 +114,47 @@ impl Cluster {
         for (name, value) in SETTINGS.iter().chain(settings) {
             writeln!(file, "{name} = '{value}'").unwrap();
         }
-        writeln!(file, "unix_socket_directories = '{}'", cluster.folder.display()).unwrap();
         writeln!(file, "listen_addresses = '127.0.0.1'").unwrap();
+        cluster.started_first()
+    }
+
+    /// One that follows another, and takes what that one writes.
+    pub fn standby_of(primary: &Self) -> Self {
+        let folder = new_folder();
+        let supervisor = supervise(&folder);
+        let cluster = Self { folder, port: 0, supervisor };
+        let (data, url) = (cluster.data(), primary.tcp_url("postgres"));
+        let copied = cluster.run(
+            "pg_basebackup",
+            &["--no-sync", "-c", "fast", "-X", "stream", "-R", "-d", &url, "-D"]
+                .map(OsStr::new)
+                .into_iter()
+                .chain([data.as_os_str()])
+                .collect::<Vec<_>>(),
+        );
+        assert!(copied, "pg_basebackup failed:\n{}", cluster.log());
+        cluster.started_first()
+    }
+
+    /// Lets one that follows another take writes of its own.
+    pub fn promote(&self) {
+        self.control(&["promote", "-w", "-t", "60"]);
+    }
+
+    /// Starts it for the first time, in its own place.
+    fn started_first(mut self) -> Self {
+        let written = fs::OpenOptions::new().append(true).open(self.data().join("postgresql.conf"));
+        let mut file = written.expect("the cluster's settings are written");
+        writeln!(file, "unix_socket_directories = '{}'", self.folder.display()).unwrap();
         // A free port may be taken by another before the server has it.
         for _ in 0..5 {
-            cluster.port = free_port();
-            writeln!(file, "port = {}", cluster.port).unwrap();
-            if cluster.try_start() {
-                return cluster;
+            self.port = free_port();
+            writeln!(file, "port = {}", self.port).unwrap();
+            if self.try_start() {
+                return self;
             }
         }
-        panic!("Postgres does not start:\n{}", cluster.log());
+        panic!("Postgres does not start:\n{}", self.log());
     }
 
     /// The URL of a database, over the Unix socket.

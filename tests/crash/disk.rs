@@ -1,7 +1,9 @@
 //! A disk without room. `RLIMIT_FSIZE` holds root as well, which modes do not, and can be lifted under a running process.
 
-use crate::sidecar::{Files, Sidecar};
-use crate::story::{Story, ask, get};
+use crate::files::Files;
+use crate::process::Sidecar;
+use crate::process::calls::{ask, get};
+use crate::story::Story;
 use countersign::proto::EvaluateRequest;
 use std::process::Command;
 use tonic::Code;
@@ -19,7 +21,7 @@ fn a_full_disk_is_unavailable_loses_nothing_and_is_recovered_from_without_a_rest
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let files = Files::new();
-        let mut sidecar = Sidecar::start(&files);
+        let mut sidecar = files.start();
         let clients = sidecar.clients();
         let mut random = crate::random::Random::from(7);
         let before = Story::new(&mut random);
@@ -40,7 +42,7 @@ fn a_full_disk_is_unavailable_loses_nothing_and_is_recovered_from_without_a_rest
         // What needs no table goes on, and what is in the table can still be read.
         let request = EvaluateRequest { invocation: Some(before.invocation().clone()), explain: false };
         clients.agent.clone().evaluate(request).await.unwrap();
-        assert_eq!(get(&clients, &known).await.id, known);
+        assert_eq!(get(&clients, &known).await.unwrap().id, known);
 
         limit(&sidecar, "unlimited");
         for story in &mut refused {
@@ -62,7 +64,7 @@ fn a_kill_on_a_full_disk_leaves_a_file_that_opens_with_all_that_was_acknowledged
         println!("seed {}", random.seed());
         let mut told = Vec::new();
         for round in 0..8 {
-            let mut sidecar = Sidecar::start(&files);
+            let mut sidecar = files.start();
             let clients = sidecar.clients();
             // Somewhere in the middle of the load there is no more room.
             limit(&sidecar, &(files.largest_file() + 4_096 * (1 + random.below(20)) as u64).to_string());
@@ -81,7 +83,7 @@ fn a_kill_on_a_full_disk_leaves_a_file_that_opens_with_all_that_was_acknowledged
             assert!(full, "round {round}: the limit is reached");
             sidecar.kill();
         }
-        let sidecar = Sidecar::start(&files);
+        let sidecar = files.start();
         let clients = sidecar.clients();
         for (story, answer) in &told {
             assert_eq!(&ask(&clients, story.request_id(), story.invocation()).await.unwrap(), answer);

@@ -7,13 +7,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod disk;
+mod files;
+#[path = "../process/mod.rs"]
+mod process;
 #[path = "../random/mod.rs"]
 mod random;
-mod sidecar;
 mod story;
 
+use files::Files;
+use process::{Clients, Sidecar};
 use random::Random;
-use sidecar::{Clients, Files, Sidecar};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,10 +37,10 @@ fn nothing_acknowledged_is_lost_and_nothing_is_used_twice_however_often_the_side
         let files = Files::new();
         let mut ended = Vec::new();
         let mut seen = Seen::default();
-        let mut sidecar = Sidecar::start(&files);
+        let mut sidecar = files.start();
         for kill in 0..kills {
             let stories = under_load(sidecar, 1 + random.below(90), &mut random).await;
-            sidecar = Sidecar::start(&files);
+            sidecar = files.start();
             let clients = sidecar.clients();
             for mut story in stories {
                 seen.count(&story);

@@ -1,15 +1,13 @@
 //! One question from asking to the outcome: what its clients did, what they were told, and what that promises.
 
+use crate::process::Clients;
+use crate::process::calls::*;
 use crate::random::Random;
-use crate::sidecar::Clients;
 use countersign::proto::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
-
-const PRINCIPAL: &str = "olga";
-const AGENT: &str = "assistant";
 
 /// What is done once a person has approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,41 +20,6 @@ enum Then {
     ConsumeWhileRevoked,
     /// An attempt, while the wait in which it was asked is closed.
     ConsumeWhileWaitCloses,
-}
-
-/// What a client knows of something that it tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Told<T> {
-    /// It was not tried.
-    NotTried,
-    /// It was tried, and no answer came: it may have been done or not.
-    Nothing,
-    /// It was refused, for this reason.
-    Refused(String),
-    /// It was done.
-    Done(T),
-}
-
-impl<T> Told<T> {
-    fn of(answer: Result<T, Status>) -> Self {
-        match answer {
-            Ok(value) => Self::Done(value),
-            Err(status) => match status.get_details_error_info() {
-                // Neither says whether it was done: the process went away, or the store did under it.
-                Some(info) if !matches!(status.code(), Code::Unavailable | Code::Internal) => {
-                    Self::Refused(info.reason)
-                }
-                _ => Self::Nothing,
-            },
-        }
-    }
-
-    fn done(&self) -> Option<&T> {
-        match self {
-            Self::Done(value) => Some(value),
-            Self::NotTried | Self::Nothing | Self::Refused(_) => None,
-        }
-    }
 }
 
 /// One attempt at the gate.
@@ -95,19 +58,8 @@ impl Story {
         Self {
             request_id: format!("request-{conversation}"),
             invocation: Invocation {
-                principal: PRINCIPAL.to_owned(),
-                agent: AGENT.to_owned(),
-                arguments_json: format!("{{\"to\":\"kim@acme.com\",\"number\":{}}}", random.below(1_000_000)),
-                objective: (then == Then::ConsumeWhileWaitCloses).then(|| Objective {
-                    transcript: conversation.clone(),
-                    id: "input-1".to_owned(),
-                    revision: 1,
-                }),
-                conversation,
-                connector: "gmail".to_owned(),
-                account: "work-mailbox-a".to_owned(),
-                action: "GMAIL_SEND_EMAIL".to_owned(),
-                ..Invocation::default()
+                objective: (then == Then::ConsumeWhileWaitCloses).then(|| objective(&conversation)),
+                ..invocation(&conversation, random.below(1_000_000))
             },
             verdict: if random.below(8) == 0 { Verdict::Deny } else { Verdict::Approve },
             then,
@@ -192,7 +144,7 @@ impl Story {
             assert_eq!(known, &id, "the same request is the same approval: {self:?}");
         }
         self.asked = Told::Done((id.clone(), token.clone()));
-        let approval = get(clients, &id).await;
+        let approval = get(clients, &id).await.unwrap();
         let state = approval.state();
         if let Some(told) = self.decided.done() {
             assert_eq!(told.decisions, approval.decisions, "a decision that was answered stands as it was: {self:?}");
@@ -230,14 +182,14 @@ impl Story {
     /// any more and nothing had been.
     async fn hold_wait(&mut self, clients: &Clients) -> bool {
         if let Some(told) = self.closed.done() {
-            assert_eq!(told, &get_wait(clients, &told.id).await, "a wait that was closed stays so: {self:?}");
+            assert_eq!(told, &get_wait(clients, &told.id).await.unwrap(), "a wait that was closed stays so: {self:?}");
         }
         if self.waits.done().is_none() {
             // The transcript has one active wait, whether or not the first answer was lost.
             self.waits = Told::of(open_wait(clients, &self.invocation).await);
         }
         let id = self.waits.done().expect("a wait").clone();
-        let open = get_wait(clients, &id).await.state() == WaitState::Open;
+        let open = get_wait(clients, &id).await.unwrap().state() == WaitState::Open;
         // An answered request is found by its own id also after its wait was closed.
         open || self.asked.done().is_some()
     }
@@ -245,7 +197,8 @@ impl Story {
     /// Asks, in the wait where there is one.
     async fn ask(&self, clients: &Clients) -> Result<(String, String), Status> {
         let wait = self.waits.done().cloned().unwrap_or_default();
-        ask_in(clients, &self.request_id, &self.invocation, &wait).await
+        let answer = ask_in(clients, &self.request_id, &self.invocation, &wait).await?;
+        Ok((answer.approval.unwrap().id, answer.consume_token))
     }
 
     /// What is used was used by one attempt that was made; that one gets the same permit as long as nobody reported.
@@ -298,7 +251,7 @@ impl Story {
         let request = ListAuditRecordsRequest { approval_id: id.to_owned(), page_size: 1_000, ..Default::default() };
         let records = clients.operator.clone().list_audit_records(request).await.unwrap().into_inner().records;
         let count = |kind: &str| records.iter().filter(|record| record.kind == kind).count();
-        let approval = get(clients, id).await;
+        let approval = get(clients, id).await.unwrap();
         assert_eq!(count("approval.requested"), 1, "{self:?}");
         assert_eq!(count("approval.decided"), approval.decisions.len(), "{self:?}");
         for (kind, state) in [
@@ -350,110 +303,4 @@ impl Story {
     pub fn was_reported(&self) -> bool {
         self.reported.done().is_some()
     }
-}
-
-pub async fn ask(clients: &Clients, request_id: &str, invocation: &Invocation) -> Result<(String, String), Status> {
-    ask_in(clients, request_id, invocation, "").await
-}
-
-async fn ask_in(
-    clients: &Clients,
-    request_id: &str,
-    invocation: &Invocation,
-    wait: &str,
-) -> Result<(String, String), Status> {
-    let request = RequestApprovalRequest {
-        wait_id: wait.to_owned(),
-        request_id: request_id.to_owned(),
-        invocation: Some(invocation.clone()),
-        ..RequestApprovalRequest::default()
-    };
-    let answer = clients.agent.clone().request_approval(request).await?.into_inner();
-    Ok((answer.approval.unwrap().id, answer.consume_token))
-}
-
-pub async fn get(clients: &Clients, id: &str) -> Approval {
-    let request = AgentServiceGetApprovalRequest {
-        principal: PRINCIPAL.to_owned(),
-        agent: AGENT.to_owned(),
-        approval_id: id.to_owned(),
-    };
-    clients.agent.clone().get_approval(request).await.unwrap().into_inner().approval.unwrap()
-}
-
-async fn open_wait(clients: &Clients, invocation: &Invocation) -> Result<String, Status> {
-    let request = OpenWaitRequest {
-        principal: PRINCIPAL.to_owned(),
-        agent: AGENT.to_owned(),
-        conversation: invocation.conversation.clone(),
-        objective: invocation.objective.clone(),
-        summary: "a mail is to be confirmed".to_owned(),
-        ..OpenWaitRequest::default()
-    };
-    Ok(clients.agent.clone().open_wait(request).await?.into_inner().wait.unwrap().id)
-}
-
-async fn get_wait(clients: &Clients, id: &str) -> Wait {
-    let request = GetWaitRequest { principal: PRINCIPAL.to_owned(), agent: AGENT.to_owned(), wait_id: id.to_owned() };
-    clients.agent.clone().get_wait(request).await.unwrap().into_inner().wait.unwrap()
-}
-
-async fn close_wait(clients: &Clients, id: &str) -> Result<Wait, Status> {
-    let request = CloseWaitRequest {
-        principal: PRINCIPAL.to_owned(),
-        agent: AGENT.to_owned(),
-        wait_id: id.to_owned(),
-        reason: "no longer needed".to_owned(),
-    };
-    Ok(clients.agent.clone().close_wait(request).await?.into_inner().wait.unwrap())
-}
-
-async fn decide(clients: &Clients, id: &str, verdict: Verdict) -> Result<Approval, Status> {
-    let request = DecideRequest {
-        approval_id: id.to_owned(),
-        principal: PRINCIPAL.to_owned(),
-        verdict: verdict.into(),
-        ..DecideRequest::default()
-    };
-    Ok(clients.approver.clone().decide(request).await?.into_inner().approval.unwrap())
-}
-
-async fn consume(clients: &Clients, token: &str, attempt: &str, invocation: &Invocation) -> Result<Permit, Status> {
-    let request = ConsumeRequest {
-        consume_token: token.to_owned(),
-        attempt_id: attempt.to_owned(),
-        invocation: Some(invocation.clone()),
-        retry_of: String::new(),
-    };
-    Ok(clients.agent.clone().consume(request).await?.into_inner().permit.unwrap())
-}
-
-async fn cancel(clients: &Clients, id: &str) -> Result<Approval, Status> {
-    let request = CancelApprovalRequest {
-        principal: PRINCIPAL.to_owned(),
-        agent: AGENT.to_owned(),
-        approval_id: id.to_owned(),
-        reason: "no longer wanted".to_owned(),
-    };
-    Ok(clients.agent.clone().cancel_approval(request).await?.into_inner().approval.unwrap())
-}
-
-async fn revoke(clients: &Clients, id: &str) -> Result<Approval, Status> {
-    let request = RevokeApprovalRequest {
-        approval_id: id.to_owned(),
-        principal: PRINCIPAL.to_owned(),
-        reason: "second thoughts".to_owned(),
-    };
-    Ok(clients.approver.clone().revoke_approval(request).await?.into_inner().approval.unwrap())
-}
-
-async fn report(clients: &Clients, execution: &str, outcome: Outcome) -> Result<Execution, Status> {
-    let request = ReportOutcomeRequest {
-        principal: PRINCIPAL.to_owned(),
-        agent: AGENT.to_owned(),
-        execution_id: execution.to_owned(),
-        outcome: outcome.into(),
-        ..ReportOutcomeRequest::default()
-    };
-    Ok(clients.agent.clone().report_outcome(request).await?.into_inner().execution.unwrap())
 }

@@ -32,3 +32,8 @@ pub(in super::super) const CONTRADICTIONS: [&str; 13] = [
     "SELECT p.id FROM approvals p WHERE p.open_until IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM approval_arguments a WHERE a.approval_id = p.id)",
 ];
+
+/// A contradiction that only rows with a time of their last change can be in.
+pub(in super::super) const TOLD_TOO_EARLY: &str = "SELECT p.id FROM approvals p
+    WHERE p.update_time < greatest(p.create_time, p.consume_time, p.close_time, p.decide_time, (SELECT max(d.decide_time)
+        FROM approval_decisions d WHERE d.approval_id = p.id))";

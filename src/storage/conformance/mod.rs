@@ -29,7 +29,7 @@ use crate::domain::execution::{Execution, Outcome, Reported, Start};
 use crate::domain::ids::ApprovalId;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
-pub(super) use contradictions::CONTRADICTIONS;
+pub(super) use contradictions::{CONTRADICTIONS, TOLD_TOO_EARLY};
 pub(super) use random::Random;
 pub(super) use samples::*;
 use std::sync::Arc;

@@ -7,15 +7,10 @@ mod statements;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::storage::conformance::{CONTRADICTIONS, Database, promises};
+use crate::storage::conformance::{CONTRADICTIONS, Database, TOLD_TOO_EARLY, promises};
 use sqlx::{AssertSqlSafe, Row as _, query};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A contradiction that only rows with a time of their last change can be in.
-const TOLD_TOO_EARLY: &str = "SELECT p.id FROM approvals p
-    WHERE p.update_time < greatest(p.create_time, p.consume_time, p.close_time, p.decide_time, (SELECT max(d.decide_time)
-        FROM approval_decisions d WHERE d.approval_id = p.id))";
 
 #[async_trait]
 impl Database for cluster::Database {

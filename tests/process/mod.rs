@@ -1,23 +1,28 @@
-//! The binary as a process of its own, over files that outlive it.
+//! The real binary as processes of their own, the folders that they run in, and clients for each door.
+
+// Each test target uses its own part of this.
+#![allow(dead_code)]
+
+pub mod calls;
 
 use countersign::auth::token::TokenHash;
 use countersign::client::{self, Authenticated, Bearer};
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;
-use sqlx::{Connection as _, Row as _};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// A debug build on a busy machine starts within this.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const POLICY: &str = "
+/// Writing asks the owner.
+pub const POLICY: &str = "
 version: countersign.policy/v1
 connectors:
   gmail:
@@ -26,16 +31,18 @@ connectors:
       GMAIL_SEND_EMAIL: { scope: write, curated: true }
 ";
 
-/// The folder of one test: configuration, policy, database and secret.
-pub struct Files(PathBuf);
+/// A folder with a policy and a configuration of an agent, an approver who asserts people, and an operator.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
 
-impl Files {
-    pub fn new() -> Self {
+impl Folder {
+    /// One with these tables in its configuration as well.
+    pub fn new(policy: &str, tables: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("countersign-crash-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let name = format!("countersign-process-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("policy.yaml"), POLICY).unwrap();
+        fs::write(folder.join("policy.yaml"), policy).unwrap();
         let caller = |name: &str, role: &str, rest: &str| {
             let hash = TokenHash::of(token(role).as_bytes());
             format!("[[callers]]\nname = \"{name}\"\nrole = \"{role}\"\ntoken_sha256 = \"{hash}\"\n{rest}\n")
@@ -43,6 +50,7 @@ impl Files {
         let config = [
             "listen = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\npolicy = \"policy.yaml\"\n".to_owned(),
             "[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n".to_owned(),
+            tables.to_owned(),
             caller("runtime", "agent", "agents = [\"*\"]\nprincipals = [\"*\"]"),
             caller("chat", "approver", "asserts_principal = [\"*\"]"),
             caller("ops", "operator", ""),
@@ -51,95 +59,87 @@ impl Files {
         Self(folder)
     }
 
-    /// The size of the database or of its log, whichever is larger.
-    pub fn largest_file(&self) -> u64 {
-        let sizes = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
-        sizes.max().unwrap()
-    }
-
-    /// What the database itself says of its state, once nobody has it open.
-    pub async fn check_database(&self) {
-        let path = self.0.join("countersign.db");
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
-        let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-        let whole: String = sqlx::query("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap().get(0);
-        assert_eq!(whole, "ok");
-        let orphans = sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut connection).await.unwrap();
-        assert!(orphans.is_empty());
-        let twice: i64 = sqlx::query(
-            "SELECT count(*) FROM (SELECT approval_id FROM executions WHERE approval_id IS NOT NULL \
-             GROUP BY approval_id HAVING count(*) > 1)",
-        )
-        .fetch_one(&mut connection)
-        .await
-        .unwrap()
-        .get(0);
-        assert_eq!(twice, 0, "approvals with more than one execution");
-        let loose: i64 = sqlx::query(
-            "SELECT count(*) FROM approvals LEFT JOIN executions ON executions.id = approvals.execution_id \
-             WHERE (approvals.state = 'consumed') <> (executions.id IS NOT NULL)",
-        )
-        .fetch_one(&mut connection)
-        .await
-        .unwrap()
-        .get(0);
-        assert_eq!(loose, 0, "used approvals without their execution");
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
-impl Drop for Files {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn token(role: &str) -> String {
-    format!("cst_crash_test_token_of_the_{role}")
+    format!("cst_test_token_of_the_process_of_{role}")
 }
 
 /// One process of it.
+#[derive(Debug)]
 pub struct Sidecar {
     child: Child,
     address: String,
+    said: Arc<Mutex<String>>,
+}
+
+/// One that may not serve yet.
+#[derive(Debug)]
+pub struct Starting {
+    sidecar: Sidecar,
+    serving: mpsc::Receiver<Option<String>>,
+}
+
+impl Starting {
+    /// Waits until it serves.
+    pub fn serving(mut self) -> Sidecar {
+        let found = self.serving.recv_timeout(PATIENCE);
+        let found = found.unwrap_or_else(|_| panic!("it does not start in time: {}", self.sidecar.said()));
+        // Without an address it did not start, and this says why.
+        self.sidecar.address = found.unwrap_or_else(|| panic!("it does not start: {}", self.sidecar.said()));
+        self.sidecar
+    }
 }
 
 impl Sidecar {
-    pub fn start(files: &Files) -> Self {
+    /// Starts one in this folder and waits until it serves.
+    pub fn start(folder: &Folder) -> Self {
+        Self::begin(folder).serving()
+    }
+
+    /// Starts one in this folder.
+    pub fn begin(folder: &Folder) -> Starting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
             command.env_remove(name);
         }
-        command.args(["serve", "--config", "countersign.toml"]).current_dir(&files.0);
+        command.args(["serve", "--config", "countersign.toml"]).current_dir(folder.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let (found, serving) = mpsc::channel();
+        let said = Arc::new(Mutex::new(String::new()));
+        let all = Arc::clone(&said);
         std::thread::spawn(move || {
-            let mut said = String::new();
             let mut line = String::new();
             while log.read_line(&mut line).is_ok_and(|read| read > 0) {
                 let address = line.split_once(" address=").and_then(|(_, rest)| rest.split_whitespace().next());
                 if let Some(address) = address {
-                    let _ = found.send(Ok(address.to_owned()));
+                    let _ = found.send(Some(address.to_owned()));
                 }
-                said.push_str(&line);
+                all.lock().unwrap().push_str(&line);
                 line.clear();
             }
-            // Without an address it did not start, and this says why.
-            let _ = found.send(Err(said));
+            let _ = found.send(None);
         });
-        let address =
-            serving.recv_timeout(PATIENCE).expect("it starts in time").unwrap_or_else(|said| panic!("{said}"));
-        Self { child, address }
+        Starting { sidecar: Self { child, address: String::new(), said }, serving }
+    }
+
+    /// What it has logged.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     pub fn clients(&self) -> Clients {
-        let channel = client::channel_to(&self.address).unwrap();
-        let bearer = |role: &str| Bearer::new(&token(role)).unwrap();
-        Clients {
-            agent: client::agent(channel.clone(), bearer("agent")),
-            approver: client::approver(channel.clone(), bearer("approver")),
-            operator: client::operator(channel, bearer("operator")),
-        }
+        Clients::of(&self.address)
     }
 
     pub fn pid(&self) -> u32 {
@@ -177,4 +177,17 @@ pub struct Clients {
     pub agent: AgentServiceClient<Authenticated>,
     pub approver: ApproverServiceClient<Authenticated>,
     pub operator: OperatorServiceClient<Authenticated>,
+}
+
+impl Clients {
+    /// Those of the sidecar at this address.
+    pub fn of(address: &str) -> Self {
+        let channel = client::channel_to(address).unwrap();
+        let bearer = |role: &str| Bearer::new(&token(role)).unwrap();
+        Self {
+            agent: client::agent(channel.clone(), bearer("agent")),
+            approver: client::approver(channel.clone(), bearer("approver")),
+            operator: client::operator(channel, bearer("operator")),
+        }
+    }
 }
