@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Calls that may wait; more wait for a place.
 const QUEUE: usize = 1_024;
 /// How long a call waits for its statement to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The values of a call, as [`Batch`] tells their kinds.
 const KINDS: &str = "ttttttttittttttittttttittt";
 static CONSUME: LazyLock<Arc<str>> =
@@ -108,16 +108,13 @@ async fn work(table: Table, mut queue: mpsc::Receiver<Waiting>) {
     }
 }
 
-/// Takes out those that cannot go into one statement with what is before them: a second call for the same approval, or of
-/// the same attempt, is one of a statement that sees the first.
+/// Takes out those that cannot go into one statement with what is before them: an attempt starts once, which only a statement
+/// that sees the first of two calls can tell. Of two attempts at one approval a statement takes one.
 fn set_apart(waiting: &mut Vec<Waiting>) -> Vec<Waiting> {
-    let mut approvals: BTreeSet<ApprovalId> = BTreeSet::new();
     let mut attempts: BTreeSet<AttemptId> = BTreeSet::new();
-    let (together, later) = std::mem::take(waiting).into_iter().partition(|waiting| {
-        let call = &waiting.call;
-        // Not even an attempt of somebody else's: that two make up the same id is rarer than a lost statement.
-        approvals.insert(call.approval) & attempts.insert(call.start.attempt)
-    });
+    // Also an attempt of somebody else's: that two make up the same id is rarer than a statement is dear.
+    let (together, later) =
+        std::mem::take(waiting).into_iter().partition(|waiting| attempts.insert(waiting.call.start.attempt));
     *waiting = together;
     later
 }
