@@ -180,7 +180,7 @@ impl SecretsWatch {
         }
         let store = self.engine.store().as_ref();
         let table = wanted(store).await?;
-        let problems = unfit(&was.keyring, &keyring, &table);
+        let problems = unfit(&was, &keyring, &table);
         if !problems.is_empty() {
             return Err(Refused::Problems(SecretProblems(problems)));
         }
@@ -227,10 +227,10 @@ impl From<StoreError> for Refused {
 
 /// What keeps `newer` from taking the place of `was` while the sidecar serves: it is none of the table's; or it lacks one that
 /// is in use and at hand, or with which calls in flight are about to make something.
-fn unfit(was: &Keyring, newer: &Keyring, table: &TableKeys) -> Vec<SecretError> {
+fn unfit(was: &Secrets, newer: &Keyring, table: &TableKeys) -> Vec<SecretError> {
     let mut problems = newer.contradictions(table);
     let ids = |keyring: &Keyring| keyring.stored().into_iter().map(|key| key.id).collect::<Vec<_>>();
-    let (had, have) = (ids(was), ids(newer));
+    let (had, have) = (ids(&was.keyring), ids(newer));
     if !have.iter().any(|id| table.known.iter().any(|key| key.id == *id)) {
         let table = table.known.iter().map(|key| key.id.clone()).collect();
         problems.push(SecretError::UnknownToTable { have, table });
@@ -238,8 +238,8 @@ fn unfit(was: &Keyring, newer: &Keyring, table: &TableKeys) -> Vec<SecretError> 
     }
     let gone = table.in_use.iter().filter(|id| had.contains(id) && !have.contains(id));
     problems.extend(gone.map(|id| SecretError::InUse { id: id.clone() }));
-    let first = was.first_id();
-    if !have.iter().any(|id| id == first) && !table.in_use.iter().any(|id| id == first) {
+    let first = was.keyring.first_id();
+    if was.makes && !have.iter().any(|id| id == first) && !table.in_use.iter().any(|id| id == first) {
         problems.push(SecretError::StillFirst { id: first.to_owned() });
     }
     problems

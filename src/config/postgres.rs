@@ -25,11 +25,11 @@ pub struct PostgresSettings {
     pub password_file: Option<PathBuf>,
     /// How connections are secured. Default: `verify-full`.
     pub tls: TlsMode,
-    /// The certificates (PEM) that the server's must lead to; none: those of public authorities.
+    /// Certificates (PEM) of authorities that are trusted beside the public ones.
     pub root_certificate: Option<PathBuf>,
     /// The certificate and the key (PEM) that this client shows.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// Connections at most, beside one that listens; 1 to 64. Default: 8.
+    /// Connections at most, beside one that listens and one that tells; 1 to 64. Default: 8.
     pub connections: u32,
     /// How long an operation may wait for one. Default: 2 s.
     pub acquire_timeout: Duration,
@@ -126,18 +126,6 @@ impl fmt::Debug for PostgresSettings {
     }
 }
 
-/// The word for each way to secure connections.
-pub(super) fn tls_mode(word: &str) -> Option<TlsMode> {
-    match word {
-        "disable" => Some(TlsMode::Disable),
-        "prefer" => Some(TlsMode::Prefer),
-        "require" => Some(TlsMode::Require),
-        "verify-ca" => Some(TlsMode::VerifyCa),
-        "verify-full" => Some(TlsMode::VerifyFull),
-        _ => None,
-    }
-}
-
 /// `[store.postgres]` as it is written. It is read by hand: a parser's message would repeat a value of the wrong type.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
@@ -176,11 +164,10 @@ impl PostgresTable {
                 ("url", Value::String(text)) => said.url = Some(Zeroizing::new(text)),
                 ("password_file", Value::String(text)) => said.password_file = Some(text.into()),
                 ("tls", Value::String(word)) => {
-                    said.tls = tls_mode(&word);
+                    said.tls = TlsMode::parse(&word);
                     if said.tls.is_none() {
                         problems.push(
-                            "store.postgres.tls: is none of `disable`, `prefer`, `require`, `verify-ca`, `verify-full`"
-                                .to_owned(),
+                            "store.postgres.tls: is none of `disable`, `prefer`, `require`, `verify-full`".to_owned(),
                         );
                     }
                 }
@@ -271,7 +258,8 @@ pub(super) fn resolve(
         (None, file) => file.filter(|_| password.is_none()).map(|file| folder.join(file)),
     };
     let connections = bounded("store.postgres.connections", said.connections, 8, 1, 64, problems);
-    PostgresSettings {
+    let readable = location.is_some();
+    let settings = PostgresSettings {
         url: location.map(|location| location.url).unwrap_or_default(),
         password,
         password_file,
@@ -291,7 +279,12 @@ pub(super) fn resolve(
         migrate: said.migrate.unwrap_or(true),
         notify: said.notify.unwrap_or(true),
         clock: None,
+    };
+    // What else the store would not be opened with.
+    if readable && let Err(problem) = settings.options().check() {
+        problems.push(format!("store.postgres: {problem}"));
     }
+    settings
 }
 
 /// The text of what is shown nowhere.

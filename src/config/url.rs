@@ -1,7 +1,6 @@
 //! Where a Postgres database is: `postgres://USER@HOST:PORT/DATABASE`. Whoever writes one may have put a password into it, so
 //! no problem repeats any of the text.
 
-use super::postgres::tls_mode;
 use crate::storage::postgres::TlsMode;
 use zeroize::Zeroizing;
 
@@ -9,8 +8,6 @@ use zeroize::Zeroizing;
 const URL_BYTES: usize = 2048;
 /// What the database listens on where nothing is said.
 const PORT: u16 = 5432;
-/// Parameters that are handed on as they are.
-const HANDED_ON: [&str; 2] = ["application_name", "options"];
 
 /// A database, and who connects to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +52,11 @@ impl std::fmt::Display for Problem {
                  `store.postgres.password_file` (--postgres-password-file), or into COUNTERSIGN_POSTGRES_PASSWORD",
             ),
             Self::TlsMode => {
-                formatter.write_str("sslmode is one of `disable`, `prefer`, `require`, `verify-ca`, `verify-full`, once")
+                formatter.write_str("sslmode is one of `disable`, `prefer`, `require`, `verify-full`, once")
             }
             Self::File(key) => write!(formatter, "names a file of TLS, which `store.postgres.{key}` does"),
             Self::Parameter => formatter.write_str(
-                "has a parameter other than `sslmode`, `application_name` and `options` (it is not repeated here, since it \
-                 may hold a password)",
+                "has a parameter other than `sslmode` (it is not repeated here, since it may hold a password)",
             ),
         }
     }
@@ -87,9 +83,8 @@ pub(super) fn parse(text: &str) -> Result<Location, Problem> {
     part(user)?;
     let database = part(name)?;
     let (host, port) = host_and_port(place)?;
-    let (tls, kept) = parameters(query)?;
-    let kept = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
-    let url = format!("postgres://{user}@{place}/{name}{kept}");
+    let tls = parameters(query)?;
+    let url = format!("postgres://{user}@{place}/{name}");
     Ok(Location { url, tls, host, port, database })
 }
 
@@ -126,23 +121,21 @@ fn host_and_port(place: &str) -> Result<(String, u16), Problem> {
     }
 }
 
-fn parameters(query: Option<&str>) -> Result<(Option<TlsMode>, Vec<&str>), Problem> {
+fn parameters(query: Option<&str>) -> Result<Option<TlsMode>, Problem> {
     let mut tls = None;
-    let mut kept = Vec::new();
     for parameter in query.into_iter().flat_map(|query| query.split('&')) {
         let (name, value) = parameter.split_once('=').ok_or(Problem::Parameter)?;
         match name {
             "password" | "sslpassword" => return Err(Problem::Password),
-            "sslmode" if tls.is_none() => tls = Some(tls_mode(value).ok_or(Problem::TlsMode)?),
+            "sslmode" if tls.is_none() => tls = Some(TlsMode::parse(value).ok_or(Problem::TlsMode)?),
             "sslmode" => return Err(Problem::TlsMode),
             "sslrootcert" => return Err(Problem::File("root_certificate_file")),
             "sslcert" => return Err(Problem::File("client_certificate_file")),
             "sslkey" => return Err(Problem::File("client_key_file")),
-            name if HANDED_ON.contains(&name) && decoded(value).is_some() => kept.push(parameter),
             _ => return Err(Problem::Parameter),
         }
     }
-    Ok((tls, kept))
+    Ok(tls)
 }
 
 /// The text behind percent-encoding; none where that is wrong, or hides what is no text of one line.
@@ -172,13 +165,7 @@ mod tests {
             ("postgres://u@[::1]:5433/cs", "postgres://u@[::1]:5433/cs", "[::1]", 5433, "cs"),
             ("postgres://u@[::1]/cs", "postgres://u@[::1]/cs", "[::1]", 5432, "cs"),
             ("postgres://u%40x@%2Frun%2Fpg/c%20s", "postgres://u%40x@%2Frun%2Fpg/c%20s", "/run/pg", 5432, "c s"),
-            (
-                "postgres://u@db/cs?sslmode=require&application_name=a&options=-c%20x%3Dy",
-                "postgres://u@db/cs?application_name=a&options=-c%20x%3Dy",
-                "db",
-                5432,
-                "cs",
-            ),
+            ("postgres://u@db/cs?sslmode=require", "postgres://u@db/cs", "db", 5432, "cs"),
         ] {
             let found = parse(text).unwrap();
             let tls = text.contains("sslmode").then_some(TlsMode::Require);
@@ -236,6 +223,7 @@ mod tests {
             ("postgres://u@d\u{fc}/hunter2", Problem::Form),
             ("postgres://u@db/cs?hunter2", Problem::Parameter),
             ("postgres://u@db/cs?hunter2=x", Problem::Parameter),
+            ("postgres://u@db/cs?application_name=x", Problem::Parameter),
             ("postgres://u@db/cs?sslmode=hunter2", Problem::TlsMode),
             ("postgres://u@db/cs?sslmode=require&sslmode=require", Problem::TlsMode),
             ("postgres://u@db/cs?sslrootcert=hunter2", Problem::File("root_certificate_file")),

@@ -5,6 +5,8 @@
 mod approvals;
 mod bench;
 mod check;
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod demo;
 mod evaluate;
 mod fingerprint;

@@ -1,6 +1,9 @@
 //! A Postgres database on the command line: where its password may stand, and that none is ever repeated.
 
-use crate::support::{Countersign, Folder, GMAIL, Ran};
+use crate::cluster::Database;
+use crate::support::{Countersign, Folder, GMAIL, Ran, Serving, runtime};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 const PASSWORD: &str = "hunter2-of-the-database";
 
@@ -142,4 +145,83 @@ fn dev_has_a_database_of_its_own() {
     let ran = Countersign::new(&["serve", "--dev", "--postgres", NOBODY]).within(&folder).run();
     assert!(ran.code == 3 && ran.err.contains("leave out --postgres"), "{ran:?}");
     assert_eq!(folder.names(), ["policy.yaml"]);
+}
+
+/// A real one, empty, and a file with a URL that names it.
+fn database() -> (Database, String) {
+    let database = runtime().block_on(Database::empty());
+    let url = database.url();
+    // On a server of somebody else's there is no certificate that anybody could check.
+    let url = if url.contains("%2F") { url } else { format!("{url}?sslmode=prefer") };
+    (database, url)
+}
+
+fn with_password(command: Countersign, database: &Database) -> Countersign {
+    match database.password() {
+        Some(password) => command.env("COUNTERSIGN_POSTGRES_PASSWORD", password),
+        None => command,
+    }
+}
+
+#[test]
+fn migrate_makes_the_schema_whatever_the_configuration_says_and_needs_no_secret() {
+    let folder = folder("postgres-migrate");
+    let (database, url) = database();
+    folder.write("sidecar.toml", format!("[store.postgres]\nurl = '{url}'\nmigrate = false\n"));
+    let migrate = |arguments: &[&str]| {
+        let command = Countersign::new(&["migrate", "--config", "sidecar.toml"]).arguments(arguments).within(&folder);
+        with_password(command, &database).run()
+    };
+    let ran = migrate(&[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    ran.in_order(&[database.name(), ": schema 0 -> "]);
+    migrate(&[]).in_order(&[database.name(), ": schema ", ", nothing to do"]);
+    let answer = migrate(&["--json"]).json();
+    assert_eq!(answer["schema_before"], answer["schema_after"]);
+    assert!(answer["database"].as_str().unwrap().ends_with(&format!("/{}", database.name())), "{answer}");
+}
+
+#[test]
+fn a_process_takes_new_secrets_when_it_is_told_to_and_keeps_what_it_needs() {
+    let folder = folder("postgres-sighup");
+    let (database, url) = database();
+    for name in ["old.secret", "new.secret"] {
+        assert_eq!(Countersign::new(&["secret", "new", "--out", name]).within(&folder).run().code, 0);
+    }
+    let id = |name: &str| {
+        let answer = Countersign::new(&["secret", "--json", "id", name]).within(&folder).run().json();
+        answer["key_id"].as_str().unwrap().to_owned()
+    };
+    let (old, new) = (id("old.secret"), id("new.secret"));
+    let write = |folder: &Folder, secrets: &str| {
+        let text = format!(
+            "listen = '127.0.0.1:0'\nhealth_listen = '127.0.0.1:0'\npolicy = 'policy.yaml'\n[store]\n{secrets}\n[store.postgres]\n\
+             url = '{url}'\n"
+        );
+        folder.write("sidecar.toml", text)
+    };
+    write(&folder, "secret_file = 'old.secret'");
+    let serving = Serving::of(folder, |command| {
+        with_password(command.arguments(&["serve", "--config", "sidecar.toml", "--log-format", "human"]), &database)
+    });
+    let told = |secrets: &str, says: &[&str]| {
+        let before = serving.log().len();
+        write(&serving.folder, secrets);
+        let pid = serving.pid().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+        // Far longer than it takes.
+        let until = Instant::now() + Duration::from_secs(60);
+        while !says.iter().all(|part| serving.log()[before..].contains(part)) {
+            assert!(Instant::now() < until, "{says:?} not in {}", serving.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!serving.log()[before..].contains("needs a restart"), "{}", serving.log());
+    };
+    told(
+        "secret_file = 'new.secret'\nfurther_secret_files = ['old.secret']",
+        &["the server secrets were replaced", &format!("{new},{old}")],
+    );
+    told("secret_file = 'old.secret'", &["makes what is new, and is not among these", "those in force stay", &new]);
+    told("secret_file = 'absent.secret'", &["absent.secret does not exist", "those in force stay"]);
+    told("secret_file = 'new.secret'", &["the server secrets were replaced"]);
 }

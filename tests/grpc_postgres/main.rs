@@ -9,4 +9,5 @@ mod cluster;
 #[path = "../grpc/mod.rs"]
 mod grpc;
 mod many;
+mod role;
 mod secrets;

@@ -170,6 +170,7 @@ async fn a_stranger_makes_nothing_so_that_the_others_stay_ready() {
         }
         let mut stranger = stopped_beside(&one);
         let id = new_secret(&stranger, "stranger.secret");
+        new_secret(&stranger, "another.secret");
         start_with(&mut stranger, &["stranger.secret"]).await;
         assert_eq!(readiness(&stranger).await, (false, vec![old.clone()]), "in use: {used}");
         stranger.running().secrets().look().await;
@@ -180,10 +181,14 @@ async fn a_stranger_makes_nothing_so_that_the_others_stay_ready() {
         assert_eq!(readiness(&one).await, (true, vec![]));
 
         // With one that the table knows beside it, it is welcome.
+        take(&stranger, &["another.secret"]).await;
+        assert_eq!(readiness(&stranger).await, (false, vec![old.clone()]), "in use: {used}");
+        take(&stranger, &[FIRST]).await;
+        assert_eq!(readiness(&stranger).await, (true, vec![]));
         take(&stranger, &["stranger.secret", FIRST]).await;
         assert_eq!(readiness(&stranger).await, (true, vec![]));
         assert!(known(&one).await.contains(&id));
-        start_with(&mut stranger, &[FIRST]).await;
+        stranger.stop().await;
         let mut table = intruder(&one).await;
         sqlx::query("DELETE FROM keys WHERE id = $1").bind(&id).execute(&mut table).await.unwrap();
         table.close().await.unwrap();

@@ -41,8 +41,8 @@ fn a_url_alone_means_the_documented_defaults() {
 #[test]
 fn every_key_reaches_the_store() {
     let text = "[store]\nsecret_file = \"s\"\nfurther_secret_files = [\"t\"]\nacquire_timeout = \"1s\"\n\
-                statement_timeout = \"3s\"\n[store.postgres]\nurl = \"postgres://u@db:6432/cs?application_name=x\"\n\
-                password_file = \"pw\"\ntls = \"verify-ca\"\nroot_certificate_file = \"ca.pem\"\n\
+                statement_timeout = \"3s\"\n[store.postgres]\nurl = \"postgres://u@db:6432/cs\"\n\
+                password_file = \"pw\"\ntls = \"require\"\nroot_certificate_file = \"ca.pem\"\n\
                 client_certificate_file = \"/c.pem\"\nclient_key_file = \"k.pem\"\nconnections = 64\n\
                 poll_every = \"50ms\"\nmigrate = false\nnotify = false\n";
     let config = load(text).unwrap();
@@ -50,10 +50,10 @@ fn every_key_reaches_the_store() {
     assert_eq!(config.further_secret_files, [Path::new("/etc/countersign/t")]);
     let said = settings(config).unwrap().options();
     let file = |name: &str| Path::new("/etc/countersign").join(name);
-    assert_eq!(said.url, "postgres://u@db:6432/cs?application_name=x");
+    assert_eq!(said.url, "postgres://u@db:6432/cs");
     assert_eq!((said.password_file, said.root_certificate), (Some(file("pw")), Some(file("ca.pem"))));
     assert_eq!(said.client_certificate, Some((PathBuf::from("/c.pem"), file("k.pem"))));
-    assert_eq!((said.tls, said.connections, said.poll_every), (TlsMode::VerifyCa, 64, Duration::from_millis(50)));
+    assert_eq!((said.tls, said.connections, said.poll_every), (TlsMode::Require, 64, Duration::from_millis(50)));
     assert_eq!((said.acquire_timeout, said.statement_timeout), (Duration::from_secs(1), Duration::from_secs(3)));
     assert!(!said.migrate && !said.notify && said.clock.is_none());
 }
@@ -89,6 +89,7 @@ fn the_way_of_tls_is_said_once() {
         ("?sslmode=prefer", "tls = \"prefer\"", Some(TlsMode::Prefer)),
         ("?sslmode=verify-full", "tls = \"verify-ca\"", None),
         ("?sslmode=allow", "", None),
+        ("?sslmode=verify-ca", "", None),
         ("", "tls = \"allow\"", None),
     ] {
         let said = table(&format!("url = \"postgres://u@db/cs{url}\"\n{tls}")).map(|said| (said.tls, said.url));
@@ -125,6 +126,15 @@ fn every_problem_is_named_at_once() {
         assert!(problems.contains(part), "{part}\nnot in\n{problems}");
     }
     assert!(problems.contains("countersign secret new --out FILE") && !problems.contains("hunter2"), "{problems}");
+}
+
+#[test]
+fn what_the_store_would_not_be_opened_with_is_a_problem_here() {
+    let text = format!("[store]\n{SECRET}acquire_timeout = \"9ms\"\n[store.postgres]\nurl = \"postgres://u@db/cs\"\n");
+    let problems = load(&text).unwrap_err().0;
+    assert!(problems.len() == 1 && problems[0].contains("10 ms at least"), "{problems:?}");
+    let problems = table("url = \"postgres://u@db/cs\"\ntls = \"verify-ca\"").unwrap_err().0;
+    assert!(problems.len() == 1 && problems[0].contains("write verify-full"), "{problems:?}");
 }
 
 #[test]
