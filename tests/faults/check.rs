@@ -352,7 +352,8 @@ fn may_become(was: ApprovalState, is: ApprovalState) -> bool {
     }
 }
 
-fn state(name: String) -> ApprovalState {
+/// The state that a row's text names.
+pub fn state(name: String) -> ApprovalState {
     let name = format!("APPROVAL_STATE_{}", name.to_uppercase());
     ApprovalState::from_str_name(&name).unwrap()
 }

@@ -4,6 +4,7 @@ use crate::process::Clients;
 use crate::process::calls::{self, Told};
 use crate::random::Random;
 use countersign::proto::{ApprovalState, ConsumeRequest, Invocation, Outcome, Permit, Verdict};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tonic::{Code, Status};
@@ -19,6 +20,18 @@ connectors:
       GMAIL_SEND_EMAIL: { scope: write, curated: true, report_within: 10m }
       GMAIL_REPLY: { scope: write, curated: true, decide_within: 1s, use_within: 1s, report_within: 10m }
 ";
+
+/// What a call may be refused for, or the beginning of it.
+const REASONS: [&str; 8] = [
+    "APPROVAL_",
+    "ATTEMPT_OVER",
+    "OUTCOME_FINAL",
+    "LOST_RACE",
+    "TOO_MANY_CALLS",
+    "WAIT_CLOSED",
+    "WAIT_PENDING",
+    "WAIT_ALREADY_RESUMED",
+];
 
 /// The time of this machine, which is the databases' as well, in microseconds since the Unix epoch.
 pub fn now() -> i64 {
@@ -86,7 +99,7 @@ pub struct History(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    conversations: Vec<String>,
+    questions: Vec<Question>,
     events: Vec<Event>,
     complaints: Vec<String>,
 }
@@ -101,17 +114,22 @@ impl History {
             invocation.action = "GMAIL_REPLY".to_owned();
         }
         let mut inner = self.inner();
-        let number = inner.conversations.len();
-        inner.conversations.push(conversation.clone());
-        Question {
-            number,
+        let question = Question {
+            number: inner.questions.len(),
             request_id: format!("request-{conversation}"),
             conversation,
             invocation,
             wait: None,
             asked: None,
             execution: None,
-        }
+        };
+        inner.questions.push(question.clone());
+        question
+    }
+
+    /// Every question whose approval somebody knows.
+    pub fn asked(&self) -> Vec<Question> {
+        self.inner().questions.iter().filter(|question| question.asked.is_some()).cloned().collect()
     }
 
     /// Calls once through this sidecar and keeps what was told.
@@ -136,9 +154,17 @@ impl History {
         let internal = answer.as_ref().err().is_some_and(|status| status.code() == Code::Internal);
         let told = Told::of(answer);
         let mut inner = self.inner();
+        if let Told::Refused(reason) = &told
+            && !REASONS.iter().any(|known| reason.starts_with(known))
+        {
+            inner.complaints.push(format!("question {}: {call:?} was refused as {reason}", question.number));
+        }
         if internal {
             let complaint = format!("question {}: {call:?} was answered with INTERNAL", question.number);
             inner.complaints.push(complaint);
+        }
+        if let Some(fact @ Fact::Asked { .. }) = told.done() {
+            inner.questions[question.number].learns(fact);
         }
         let event = &mut inner.events[place];
         (event.end, event.told, event.why) = (Some(end), told.clone(), why.unwrap_or_default());
@@ -160,12 +186,27 @@ impl History {
 
     /// The conversation of each question.
     pub fn conversations(&self) -> Vec<String> {
-        self.inner().conversations.clone()
+        self.inner().questions.iter().map(|question| question.conversation.clone()).collect()
     }
 
     /// How many calls have told something.
     pub fn answers(&self) -> usize {
         self.inner().events.iter().filter(|event| event.done().is_some()).count()
+    }
+
+    /// How often each thing was told, so that a run that shows nothing does not pass for one that holds.
+    pub fn seen(&self) -> BTreeMap<String, usize> {
+        let mut seen = BTreeMap::new();
+        for event in self.events() {
+            let what = match &event.told {
+                Told::Done(Fact::Permit(_)) => "permits".to_owned(),
+                Told::Done(_) => format!("{:?}", event.call).split('(').next().unwrap_or_default().to_owned(),
+                Told::Refused(reason) => reason.clone(),
+                Told::Nothing | Told::NotTried => "unanswered".to_owned(),
+            };
+            *seen.entry(what).or_insert(0) += 1;
+        }
+        seen
     }
 
     /// What was done about one question, in the order of time.
@@ -236,7 +277,8 @@ async fn run(question: &Question, call: &Call, clients: &Clients) -> Result<Fact
         Call::Cancel => Fact::State(calls::cancel(clients, &approval).await?.state()),
         Call::Revoke => Fact::State(calls::revoke(clients, &approval).await?.state()),
         Call::ResumeWait(attempt) => {
-            calls::resume_wait(clients, &wait, &question.conversation, attempt).await?;
+            let version = calls::get_wait(clients, &wait).await?.version;
+            calls::resume_wait(clients, &wait, version, &question.conversation, attempt).await?;
             Fact::Resumed
         }
         Call::CloseWait => {

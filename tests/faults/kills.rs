@@ -74,3 +74,15 @@ fn a_cluster_that_is_stopped_at_once_under_load_loses_nothing() {
         }
     });
 }
+
+#[test]
+fn a_sidecar_that_stands_still_past_deadlines_is_not_ahead_of_them_when_it_goes_on() {
+    in_the_middle_of_load(async |_, place, random| {
+        for _ in 0..2 {
+            let seat = random.below(2);
+            place.pause(seat, true);
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            place.pause(seat, false);
+        }
+    });
+}

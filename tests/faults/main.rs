@@ -34,7 +34,7 @@ use random::Random;
 use std::sync::Arc;
 
 /// Calls that are answered before a fault, and after it.
-const CALLS: usize = 60;
+const CALLS: usize = 100;
 
 /// Runs a scenario on a runtime of its own.
 fn run(scenario: impl AsyncFnOnce(&mut Random)) {
@@ -57,13 +57,16 @@ fn in_the_middle_of_load(fault: impl AsyncFnOnce(&Arc<Cluster>, &Place, &mut Ran
 }
 
 /// Whatever has happened: every sidecar serves, work goes on and comes to its end, and no word was broken.
-async fn holds(place: &Place, load: Load, random: &Random) {
+async fn holds(place: &Place, load: Load, random: &mut Random) {
     place.serves_again().await;
     load.answers(CALLS).await;
     load.ends().await;
     place.nothing_is_overdue().await;
+    place.reads_again(random).await;
     place.check(random.seed()).await;
-    let events = place.history.events();
-    println!("{} calls, {} answered: nothing contradicts", events.len(), place.history.answers());
+    let seen = place.history.seen();
+    println!("{seen:?}");
+    let telling = ["Ask", "Decide", "permits", "APPROVAL_CONSUMED", "APPROVAL_EXPIRED", "Report"];
+    assert!(telling.iter().all(|what| seen.contains_key(*what)), "too little was done to show anything: {seen:?}");
     place.stop().await;
 }

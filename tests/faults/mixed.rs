@@ -2,9 +2,11 @@
 
 use crate::cluster::Cluster;
 use crate::load::Load;
-use crate::place::{Place, Way, blocking};
+use crate::place::{Place, Way, blocking, signal};
 use crate::proxy::Proxy;
+use crate::watches::Watchers;
 use crate::{CALLS, holds, run};
+use rustix::process::Signal;
 use sqlx::{AssertSqlSafe, query, query_scalar, raw_sql};
 use std::time::{Duration, Instant};
 
@@ -23,12 +25,13 @@ fn whatever_happens_in_whatever_order_nothing_told_is_contradicted() {
         let place = Place::empty(cluster.url("postgres"));
         place.start(&[Way::to(proxies[0].url()), Way::to(proxies[1].url())]);
         let load = Load::on(&place, random);
+        let watchers = Watchers::on(&place);
         let mut faults = 0;
         while Instant::now() < until {
             load.answers(APART).await;
             let (seat, pause) = (random.below(2), Duration::from_millis(random.below(1_500) as u64));
             faults += 1;
-            match random.below(9) {
+            match random.below(11) {
                 0 | 1 => {
                     place.kill(seat);
                     place.restart(seat);
@@ -58,6 +61,18 @@ fn whatever_happens_in_whatever_order_nothing_told_is_contradicted() {
                         let _: Result<bool, _> = ended.fetch_one(&mut connection).await;
                     }
                 }
+                8 => {
+                    place.pause(seat, true);
+                    tokio::time::sleep(pause * 2).await;
+                    place.pause(seat, false);
+                }
+                9 => {
+                    let pids = crate::kills::backends(&place).await;
+                    let some: Vec<u32> = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).take(3).collect();
+                    some.iter().for_each(|pid| signal(*pid, Signal::STOP));
+                    tokio::time::sleep(pause * 4).await;
+                    some.iter().for_each(|pid| signal(*pid, Signal::CONT));
+                }
                 _ => {
                     let table = ["approvals", "executions", "waits", "audit_records"][random.below(4)];
                     let mut connection = place.connection().await;
@@ -76,5 +91,6 @@ fn whatever_happens_in_whatever_order_nothing_told_is_contradicted() {
         load.answers(CALLS).await;
         println!("{faults} faults");
         holds(&place, load, random).await;
+        watchers.hold(&place).await;
     });
 }

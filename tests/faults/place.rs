@@ -9,6 +9,7 @@ use countersign::app::{self, Running};
 use countersign::clock::Clock;
 use countersign::config::{Config, Overrides};
 use countersign::proto::{Outcome, Verdict};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -123,6 +124,13 @@ impl Place {
         }
     }
 
+    /// Lets one stand still (`SIGSTOP`), or go on.
+    pub fn pause(&self, seat: usize, paused: bool) {
+        if let Process::Own(sidecar) = &self.seats.lock().unwrap()[seat].process {
+            signal(sidecar.pid(), if paused { Signal::STOP } else { Signal::CONT });
+        }
+    }
+
     /// Starts one that was killed.
     pub fn restart(&self, seat: usize) {
         let mut seats = self.seats.lock().unwrap();
@@ -188,19 +196,28 @@ impl Place {
         true
     }
 
-    /// Ends those that run in this process.
-    pub async fn stop(&self) {
-        let processes: Vec<Process> = self
-            .seats
-            .lock()
-            .unwrap()
-            .iter_mut()
-            .map(|seat| std::mem::replace(&mut seat.process, Process::None))
-            .collect();
-        for process in processes {
-            if let Process::Here(running) = process {
-                running.stop().await;
+    /// Asks every sidecar for the state of a few approvals. The history then has what they say.
+    pub async fn reads_again(&self, random: &mut Random) {
+        let asked = self.history.asked();
+        for _ in 0..20.min(asked.len()) {
+            let question = &asked[random.below(asked.len())];
+            for seat in 0..self.sidecars() {
+                self.callers.call(&self.history, question, Call::Read, seat).await;
             }
+        }
+    }
+
+    /// Ends those that run in this process; the others end with this.
+    pub async fn stop(&self) {
+        let mut here = Vec::new();
+        for seat in self.seats.lock().unwrap().iter_mut() {
+            match std::mem::replace(&mut seat.process, Process::None) {
+                Process::Here(running) => here.push(running),
+                other => seat.process = other,
+            }
+        }
+        for running in here {
+            running.stop().await;
         }
     }
 }
@@ -249,6 +266,12 @@ impl Callers {
             seat = (seat + 1) % self.count();
         }
     }
+}
+
+/// Sends a process a signal; one that has ended in the meantime needs none.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process has an id");
+    let _ = kill_process(pid, signal);
 }
 
 /// Does what keeps a thread, on one that runs futures.

@@ -1,76 +1,134 @@
 //! Watching while the database restarts: a watch goes on, or ends with what says that it is to be opened again; either way
 //! whoever watches learns of everything.
 
+use crate::check::state;
 use crate::cluster::Cluster;
 use crate::load::Load;
-use crate::place::{PATIENCE, PAUSE, Place, blocking};
+use crate::place::{Callers, PATIENCE, PAUSE, Place, blocking};
 use crate::process::Clients;
 use crate::process::calls::{AGENT, PRINCIPAL};
 use crate::{CALLS, holds, run};
 use countersign::proto::watch_approvals_response::Event;
-use countersign::proto::{Approval, ApprovalState, WatchApprovalRequest, WatchApprovalsRequest};
+use countersign::proto::{
+    Approval, ApprovalState, WatchApprovalRequest, WatchApprovalsRequest, WatchApprovalsResponse,
+};
 use sqlx::{Row as _, query};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tonic::Code;
+use tokio::task::JoinHandle;
+use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
+
+/// Of whatever is in one of these the snapshot tells.
+const EVERY: [ApprovalState; 7] = [
+    ApprovalState::Pending,
+    ApprovalState::Approved,
+    ApprovalState::Denied,
+    ApprovalState::Cancelled,
+    ApprovalState::Revoked,
+    ApprovalState::Expired,
+    ApprovalState::Consumed,
+];
 
 /// What a watcher knows, and how often its watch was opened.
 #[derive(Default)]
 struct Known {
-    states: HashMap<String, (u64, ApprovalState)>,
+    states: HashMap<String, ApprovalState>,
     opened: usize,
-    /// What ended a watch and does not say that it is to be opened again.
-    ended: Vec<String>,
+    /// What was told and must not be.
+    broken: Vec<String>,
 }
 
 type Shared = Arc<Mutex<Known>>;
 
-fn learns(known: &Shared, approval: &Approval) {
+fn learns(known: &Shared, stream: &mut HashMap<String, u64>, approval: &Approval) {
     let mut known = known.lock().unwrap();
-    let (version, state) = (approval.version, approval.state());
-    let told = known.states.entry(approval.id.clone()).or_insert((version, state));
-    // What is told late is never older than what was told before it.
-    if version >= told.0 {
-        *told = (version, state);
-    } else {
-        let older = format!("version {version} of {} was told after {}", approval.id, told.0);
-        known.ended.push(older);
+    let version = approval.version;
+    // Within one stream none is left out and none is told twice.
+    if let Some(before) = stream.insert(approval.id.clone(), version)
+        && version != before + 1
+    {
+        known.broken.push(format!("version {version} of {} was told after {before}", approval.id));
+    }
+    known.states.insert(approval.id.clone(), approval.state());
+}
+
+/// A sidecar says that a watch is to be opened again; one that is killed says nothing.
+fn ends(known: &Shared, status: &Status) {
+    if status.code() != Code::Unavailable && status.get_details_error_info().is_some() {
+        known.lock().unwrap().broken.push(format!("{status:?}"));
     }
 }
 
-fn ends(known: &Shared, status: &tonic::Status) {
-    if status.code() != Code::Unavailable {
-        known.lock().unwrap().ended.push(format!("{status:?}"));
+/// Whoever watches everything through one sidecar each, and opens a watch that ended again.
+pub struct Watchers(Vec<(Shared, JoinHandle<()>)>);
+
+impl Watchers {
+    pub fn on(place: &Place) -> Self {
+        let watch = |seat| {
+            let (known, callers) = (Shared::default(), Arc::clone(&place.callers));
+            (Arc::clone(&known), tokio::spawn(watch_all(callers, seat, known)))
+        };
+        Self((0..place.sidecars()).map(watch).collect())
+    }
+
+    /// Waits until each knows what the tables say, once nothing changes any more.
+    pub async fn hold(self, place: &Place) {
+        let mut connection = place.connection().await;
+        let rows = query("SELECT id, state FROM approvals").fetch_all(&mut connection).await.unwrap();
+        let is: HashMap<String, ApprovalState> = rows.iter().map(|row| (row.get(0), state(row.get(1)))).collect();
+        for (known, watch) in self.0 {
+            let since = Instant::now();
+            loop {
+                let behind: Vec<String> = {
+                    let known = known.lock().unwrap();
+                    let differs = |(id, state): &(&String, &ApprovalState)| known.states.get(*id) != Some(*state);
+                    let show = |(id, state): (&String, &ApprovalState)| {
+                        format!("{id} is {state:?}, and {:?} was told", known.states.get(id))
+                    };
+                    is.iter().filter(differs).map(show).collect()
+                };
+                if behind.is_empty() {
+                    break;
+                }
+                assert!(since.elapsed() < PATIENCE, "{behind:?}\n{}", place.logs());
+                tokio::time::sleep(PAUSE).await;
+            }
+            watch.abort();
+            let known = known.lock().unwrap();
+            println!("{} approvals told, {} watches", known.states.len(), known.opened);
+            assert!(known.broken.is_empty(), "{:?}", known.broken);
+        }
     }
 }
 
-/// Watches everything, for ever.
-async fn watch_all(clients: Clients, known: Shared) {
+/// Watches everything through this sidecar, for ever.
+async fn watch_all(callers: Arc<Callers>, seat: usize, known: Shared) {
     loop {
-        let request = WatchApprovalsRequest { principal: PRINCIPAL.to_owned(), ..WatchApprovalsRequest::default() };
-        match clients.approver.clone().watch_approvals(request).await {
+        let states = EVERY.map(i32::from).to_vec();
+        let request = WatchApprovalsRequest { principal: PRINCIPAL.to_owned(), states };
+        match callers.of(seat).approver.clone().watch_approvals(request).await {
             Ok(answer) => {
                 known.lock().unwrap().opened += 1;
-                let mut stream = answer.into_inner();
-                loop {
-                    match stream.message().await {
-                        Ok(Some(told)) => match told.event {
-                            Some(Event::Approval(approval)) => learns(&known, &approval),
-                            Some(Event::SnapshotComplete(_)) | None => {}
-                        },
-                        Ok(None) => break,
-                        Err(status) => {
-                            ends(&known, &status);
-                            break;
-                        }
-                    }
+                if let Err(status) = hear(answer.into_inner(), &known).await {
+                    ends(&known, &status);
                 }
             }
             Err(status) => ends(&known, &status),
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+async fn hear(mut stream: Streaming<WatchApprovalsResponse>, known: &Shared) -> Result<(), Status> {
+    let mut versions = HashMap::new();
+    while let Some(told) = stream.message().await? {
+        if let Some(Event::Approval(approval)) = told.event {
+            learns(known, &mut versions, &approval);
+        }
+    }
+    Ok(())
 }
 
 /// Watches one approval until it is final.
@@ -106,13 +164,7 @@ fn who_watches_while_the_database_restarts_misses_nothing() {
         let place = Place::of(&cluster);
         let load = Load::on(&place, random);
         load.answers(CALLS).await;
-        let watchers: Vec<(Shared, _)> = (0..place.sidecars())
-            .map(|seat| {
-                let known = Shared::default();
-                let watch = tokio::spawn(watch_all(place.callers.of(seat), Arc::clone(&known)));
-                (known, watch)
-            })
-            .collect();
+        let watchers = Watchers::on(&place);
         load.answers(CALLS).await;
         // Those that are open in the middle of it are watched one by one, through either sidecar.
         let mut connection = place.connection().await;
@@ -128,37 +180,12 @@ fn who_watches_while_the_database_restarts_misses_nothing() {
         blocking(|| cluster.start_again());
         holds(&place, load, random).await;
 
+        watchers.hold(&place).await;
         let mut connection = place.connection().await;
-        let rows = query("SELECT id, state, update_time FROM approvals").fetch_all(&mut connection).await.unwrap();
-        let is: HashMap<String, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        for (known, watch) in watchers {
-            let since = Instant::now();
-            loop {
-                let behind: Vec<String> = {
-                    let known = known.lock().unwrap();
-                    let told = |id: &String| known.states.get(id).map(|(_, state)| state.as_str_name());
-                    let differs = |(id, state): &(&String, &String)| {
-                        told(id) != Some(format!("APPROVAL_STATE_{}", state.to_uppercase()).as_str())
-                    };
-                    is.iter()
-                        .filter(differs)
-                        .map(|(id, state)| format!("{id} is {state}, told {:?}", told(id)))
-                        .collect()
-                };
-                if behind.is_empty() {
-                    break;
-                }
-                assert!(since.elapsed() < PATIENCE, "{behind:?}");
-                tokio::time::sleep(PAUSE).await;
-            }
-            watch.abort();
-            let known = known.lock().unwrap();
-            println!("{} approvals told, {} watches", known.states.len(), known.opened);
-            assert!(known.ended.is_empty(), "{:?}", known.ended);
-        }
         for (id, watch) in watched {
             let told = watch.await.unwrap().unwrap_or_else(|why| panic!("{id}: {why}"));
-            assert_eq!(told.as_str_name(), format!("APPROVAL_STATE_{}", is[&id].to_uppercase()), "{id}");
+            let asked = query("SELECT state FROM approvals WHERE id = $1").bind(&id).fetch_one(&mut connection);
+            assert_eq!(told, state(asked.await.unwrap().get(0)), "{id}");
         }
     });
 }

@@ -113,13 +113,19 @@ pub async fn get_wait(clients: &Clients, id: &str) -> Result<Wait, Status> {
 }
 
 /// Goes on after the wait, in its own transcript.
-pub async fn resume_wait(clients: &Clients, id: &str, transcript: &str, attempt: &str) -> Result<Wait, Status> {
+pub async fn resume_wait(
+    clients: &Clients,
+    id: &str,
+    version: u64,
+    transcript: &str,
+    attempt: &str,
+) -> Result<Wait, Status> {
     let request = ResumeWaitRequest {
         wait_id: id.to_owned(),
         principal: PRINCIPAL.to_owned(),
         agent: AGENT.to_owned(),
         transcript: transcript.to_owned(),
-        version: 0,
+        version,
         attempt_id: attempt.to_owned(),
     };
     Ok(clients.agent.clone().resume_wait(request).await?.into_inner().wait.unwrap())
