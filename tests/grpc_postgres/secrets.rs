@@ -102,7 +102,7 @@ async fn a_secret_is_rolled_out_over_sidecars_under_load_and_no_token_is_refused
         }
     };
     rolled_out(&[FIRST, NEW]).await;
-    assert_eq!(in_use(&sidecars[0]).await, [old.clone()]);
+    assert_eq!(in_use(&sidecars[0]).await, std::slice::from_ref(&old));
     rolled_out(&[NEW, FIRST]).await;
     over.store(true, Ordering::SeqCst);
     for worker in load {
@@ -176,7 +176,7 @@ async fn a_stranger_makes_nothing_so_that_the_others_stay_ready() {
         stranger.running().secrets().look().await;
         let status = refused(stranger.request(email()).await, Code::Unavailable, "SECRET_MISSING");
         assert_eq!(told(&status, "key_ids"), old);
-        assert_eq!(known(&one).await, [old.clone()], "the table does not know it");
+        assert_eq!(known(&one).await, std::slice::from_ref(&old), "the table does not know it");
         one.running().secrets().look().await;
         assert_eq!(readiness(&one).await, (true, vec![]));
 
