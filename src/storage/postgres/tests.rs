@@ -105,6 +105,7 @@ async fn time_is_the_databases_own() {
 }
 
 mod guarded;
+mod locking;
 mod opening;
 mod pool;
 mod proxy;

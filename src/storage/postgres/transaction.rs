@@ -24,6 +24,10 @@ use async_trait::async_trait;
 use sqlx::{Connection as _, PgConnection, Postgres, Transaction};
 use statements::TransactionRows;
 
+/// The statements that search, for the test that looks at how each is run.
+#[cfg(test)]
+pub(super) const ALL: [&[&str]; 2] = [&locks::ALL, &statements::ALL];
+
 /// Each statement sees what was committed before it began, whatever the database's default is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 

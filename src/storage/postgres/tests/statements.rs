@@ -11,7 +11,8 @@ async fn plans() -> Vec<(&'static str, String)> {
         query(AssertSqlSafe(format!("SET {setting}"))).execute(&mut connection).await.unwrap();
     }
     let mut plans = Vec::new();
-    for statement in reads::ALL.into_iter().chain(listing::ALL).chain(sweeps::ALL) {
+    let of_transactions = transaction::ALL.into_iter().flatten().copied();
+    for statement in reads::ALL.into_iter().chain(listing::ALL).chain(sweeps::ALL).chain(of_transactions) {
         plans.push((statement, plan(&mut connection, statement).await));
     }
     plans
@@ -70,6 +71,11 @@ async fn the_hot_statements_use_their_index() {
         ("approvals_retrying", "(retry_of = executions.id)"),
         ("waits_to_delete", "close_time <= "),
         ("approval_arguments_by_key", ""),
+        ("waits_active", "(objective_transcript = $3)"),
+        ("waits_by_deadline", "expire_time <= "),
+        ("approvals_same_question", "(fingerprint = $11)"),
+        ("approvals_open_by_agent", "(open_until > $3)"),
+        ("approvals_open_by_wait", "(open_until > $2)"),
     ] {
         let used = plans.iter().any(|(_, plan)| {
             let steps: Vec<&str> = plan.lines().collect();

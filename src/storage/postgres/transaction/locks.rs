@@ -67,6 +67,18 @@ const LOCK_SAME_QUESTION: &str =
 const LOCK_RETRY: &str = "SELECT retry_of FROM approvals WHERE id = $1 AND retry_of IS NOT NULL FOR NO KEY UPDATE";
 const LOCK_EXECUTION: &str = concat!("SELECT ", execution_columns!(), " FROM executions WHERE id = $1 FOR SHARE");
 
+/// Every statement of this file that searches, for the test that looks at how each is run.
+#[cfg(test)]
+pub(in super::super) const ALL: [&str; 7] = [
+    LOCK_WAIT,
+    LOCK_ACTIVE_WAIT,
+    LOCK_OVERDUE_WAITS,
+    LOCK_OPEN_OF_WAITS,
+    LOCK_SAME_QUESTION,
+    LOCK_RETRY,
+    LOCK_EXECUTION,
+];
+
 /// Takes the lock of this key, until the transaction ends.
 pub(super) async fn lock(connection: &mut PgConnection, key: i64) -> Result<(), Fault> {
     query(LOCK).bind(key).execute(connection).await?;

@@ -94,6 +94,23 @@ const INSERT_EXECUTION: &str = concat!(
      $24, $25, $26, $27, $28, $29, $30, $31) ON CONFLICT (caller, principal, agent, attempt_id) DO NOTHING"
 );
 
+/// Every statement of this file that searches, for the test that looks at how each is run.
+#[cfg(test)]
+pub(in super::super) const ALL: [&str; 12] = [
+    COUNT_ACTIVE,
+    UPDATE_WAIT,
+    OPEN_OF_WAITS,
+    PENDING_OF_WAIT,
+    NEWEST_OF_WAIT,
+    APPROVALS,
+    EARLIER,
+    SAME_QUESTION,
+    OPEN_OF_PRINCIPAL,
+    OPEN_OF_AGENT,
+    CLOSE_AUDIENCE,
+    USE_UP,
+];
+
 /// The rows of one transaction, in which everything is locked that the scripts change or count on, and the store's time
 /// since.
 pub(super) struct TransactionRows<'a> {
