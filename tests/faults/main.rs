@@ -6,7 +6,7 @@
 //! `COUNTERSIGN_TEST_SEED` repeats a run's choices (not its timing); `COUNTERSIGN_TEST_SECONDS` says how long faults are
 //! mixed at random.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::indexing_slicing)]
 
 mod check;
 #[path = "../cluster/mod.rs"]
