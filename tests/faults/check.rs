@@ -4,13 +4,16 @@
 #[path = "../../src/storage/conformance/contradictions.rs"]
 mod contradictions;
 
+use crate::cluster::Cluster;
 use crate::history::{Call, Event, Fact, History, now};
-use crate::place::{PATIENCE, PAUSE, Place};
+use crate::load::Load;
+use crate::place::{PATIENCE, PAUSE, Place, blocking};
 use crate::process::calls::Told;
+use crate::{CALLS, run};
 use contradictions::{CONTRADICTIONS, TOLD_TOO_EARLY};
 use countersign::proto::{ApprovalState, Outcome, Verdict};
 use sqlx::postgres::PgRow;
-use sqlx::{Connection as _, PgConnection, Row as _, query};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, query, raw_sql};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
@@ -77,6 +80,11 @@ impl Place {
     /// Fails with every contradiction between what was told and what is, and the history of whatever they are about. It may
     /// be asked in the middle of work.
     pub async fn check(&self, seed: u64) {
+        self.contradictions().await.fail(&self.history, seed, &self.logs());
+    }
+
+    /// Everything that does not fit together.
+    async fn contradictions(&self) -> Found {
         let told = self.history.events();
         let mut connection = self.connection().await;
         let mut snapshot = connection.begin().await.unwrap();
@@ -111,7 +119,7 @@ impl Place {
             hold(*question, tried, told, rows.get(question).unwrap_or(&nothing), &mut found);
         }
         found.general.extend(self.history.complaints());
-        found.fail(&self.history, seed, &self.logs());
+        found
     }
 
     /// Waits until nothing in the tables is open past its deadline: every sidecar sweeps, and none is asked to.
@@ -246,7 +254,7 @@ fn hold(question: usize, tried: &[Event], told: &[Event], rows: &Rows, found: &m
         let Some(fact) = event.done() else { continue };
         match fact {
             Fact::Wait(id) if rows.wait.as_ref().is_none_or(|(known, _)| known != id) => {
-                no("a wait is missing".to_owned())
+                no("a wait is missing".to_owned());
             }
             Fact::Asked { approval, .. } if rows.approval.as_ref().is_none_or(|row| row.id != *approval) => {
                 no(format!("an approval is missing: {approval}"));
@@ -387,6 +395,36 @@ impl Found {
         }
         panic!("{text}\nof {} questions in all\n{logs}", self.of.len());
     }
+}
+
+#[test]
+fn a_table_that_forgets_what_was_acknowledged_is_found_out() {
+    run(async |random| {
+        let cluster = blocking(Cluster::start);
+        let place = Place::of(&cluster);
+        let load = Load::on(&place, random);
+        load.answers(CALLS).await;
+        load.ends().await;
+        place.check(random.seed()).await;
+        for (forgotten, what) in [
+            ("UPDATE executions SET attempt_id = 'other ' || attempt_id", "a permit's execution"),
+            (
+                "UPDATE approval_decisions SET verdict = 'DENY' WHERE verdict = 'APPROVE'",
+                "Decide(Approve) was acknowledged",
+            ),
+            ("DELETE FROM request_ids", "the id of a request is missing"),
+            ("DELETE FROM audit_records WHERE kind = 'approval.consumed'", "rows contradict each other"),
+            ("DELETE FROM approvals", "an approval is missing"),
+        ] {
+            let mut connection = place.connection().await;
+            // Whatever the schema holds together is let go of.
+            let forget = format!("SET session_replication_role = replica; {forgotten}");
+            raw_sql(AssertSqlSafe(forget)).execute(&mut connection).await.unwrap();
+            let found = place.contradictions().await;
+            let all: Vec<&String> = found.general.iter().chain(found.of.values().flatten()).collect();
+            assert!(all.iter().any(|found| found.contains(what)), "{what}: {all:?}");
+        }
+    });
 }
 
 #[test]

@@ -144,9 +144,8 @@ impl Agent {
             Then::ResumeWait => Some(Call::ResumeWait(Uuid::new_v4().to_string())),
         };
         let meanwhile = async {
-            match against {
-                Some(call) => drop(self.callers.call(&self.history, question, call, other).await),
-                None => {}
+            if let Some(call) = against {
+                self.callers.call(&self.history, question, call, other).await;
             }
         };
         let (first, second, ()) = tokio::join!(

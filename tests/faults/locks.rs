@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::run;
 use countersign::proto::{ApprovalState, Verdict};
 use sqlx::{Connection as _, Row as _, query};
+use std::sync::Arc;
 use std::time::Instant;
 use uuid::Uuid;
 
@@ -44,7 +45,7 @@ fn what_waits_on_a_row_until_past_the_deadline_is_refused_as_expired() {
                 let mut holder = place.connection().await;
                 let mut held = holder.begin().await.unwrap();
                 query("SELECT 1 FROM approvals WHERE id = $1 FOR UPDATE").bind(&id).execute(&mut *held).await.unwrap();
-                let (history, callers, of) = (place.history.clone(), place.callers.clone(), call.clone());
+                let (history, callers, of) = (Arc::clone(&place.history), Arc::clone(&place.callers), call.clone());
                 let seat = random.below(2);
                 let answer = tokio::spawn(async move { history.call(&question, of, seat, &callers.of(seat)).await });
                 // It waits, and then the deadline passes.

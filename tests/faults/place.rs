@@ -54,11 +54,15 @@ pub struct Way {
     pub connections: u32,
     /// How long a statement may take.
     pub statement_timeout: &'static str,
+    /// How often changes of others are looked for.
+    pub poll_every: &'static str,
+    /// Whether changes are told to others.
+    pub notify: bool,
 }
 
 impl Way {
     pub fn to(url: impl Into<String>) -> Self {
-        Self { url: url.into(), connections: 4, statement_timeout: "2s" }
+        Self { url: url.into(), connections: 4, statement_timeout: "2s", poll_every: "100ms", notify: true }
     }
 
     /// One on which a statement may wait longer than the quick deadlines are away.
@@ -69,9 +73,9 @@ impl Way {
     fn folder(&self) -> Folder {
         let tables = format!(
             "[store]\nsecret_file = \"shared.secret\"\nacquire_timeout = \"1s\"\nstatement_timeout = \"{}\"\n\
-             [store.postgres]\nurl = \"{}\"\ntls = \"disable\"\nconnections = {}\npoll_every = \"100ms\"\n\
+             [store.postgres]\nurl = \"{}\"\ntls = \"disable\"\nconnections = {}\npoll_every = \"{}\"\nnotify = {}\n\
              [sweeper]\nevery = \"200ms\"\n",
-            self.statement_timeout, self.url, self.connections
+            self.statement_timeout, self.url, self.connections, self.poll_every, self.notify
         );
         let folder = Folder::new(POLICY, &tables);
         let path = folder.path().join("shared.secret");

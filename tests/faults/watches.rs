@@ -3,14 +3,15 @@
 
 use crate::check::state;
 use crate::cluster::Cluster;
+use crate::history::{Call, Question};
 use crate::load::Load;
-use crate::place::{Callers, PATIENCE, PAUSE, Place, blocking};
+use crate::place::{Callers, PATIENCE, PAUSE, Place, Way, blocking};
 use crate::process::Clients;
 use crate::process::calls::{AGENT, PRINCIPAL};
 use crate::{CALLS, holds, run};
 use countersign::proto::watch_approvals_response::Event;
 use countersign::proto::{
-    Approval, ApprovalState, WatchApprovalRequest, WatchApprovalsRequest, WatchApprovalsResponse,
+    Approval, ApprovalState, Verdict, WatchApprovalRequest, WatchApprovalsRequest, WatchApprovalsResponse,
 };
 use sqlx::{Row as _, query};
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use std::time::Instant;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
+use uuid::Uuid;
 
 /// Of whatever is in one of these the snapshot tells.
 const EVERY: [ApprovalState; 7] = [
@@ -71,6 +73,17 @@ impl Watchers {
             (Arc::clone(&known), tokio::spawn(watch_all(callers, seat, known)))
         };
         Self((0..place.sidecars()).map(watch).collect())
+    }
+
+    /// Waits until each has been told of so many.
+    async fn know(&self, approvals: usize) {
+        let since = Instant::now();
+        for (known, _) in &self.0 {
+            while known.lock().unwrap().states.len() < approvals {
+                assert!(since.elapsed() < PATIENCE, "the snapshot is not told");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
     }
 
     /// Waits until each knows what the tables say, once nothing changes any more.
@@ -187,5 +200,35 @@ fn who_watches_while_the_database_restarts_misses_nothing() {
             let asked = query("SELECT state FROM approvals WHERE id = $1").bind(&id).fetch_one(&mut connection);
             assert_eq!(told, state(asked.await.unwrap().get(0)), "{id}");
         }
+    });
+}
+
+#[test]
+fn changes_that_are_found_as_one_are_told_one_by_one() {
+    run(async |random| {
+        let cluster = blocking(Cluster::start);
+        let place = Place::empty(cluster.url("postgres"));
+        // Nobody is told; who watches looks now and then, and finds what has happened since.
+        let way = || Way { poll_every: "3s", notify: false, ..Way::to(cluster.url("postgres")) };
+        place.start(&[way(), way()]);
+        let mut questions: Vec<Question> = (0..6).map(|_| place.history.question(random, false, false)).collect();
+        let tell = async |question: &mut Question, call: Call| {
+            let told = place.callers.call(&place.history, question, call, 0).await;
+            question.learns(told.done().unwrap_or_else(|| panic!("{told:?}")));
+        };
+        for question in &mut questions {
+            tell(question, Call::Ask).await;
+        }
+        // So long ago that no look finds it any more: it is in the snapshot alone.
+        let aged = query("UPDATE approvals SET update_time = update_time - 60000000");
+        aged.execute(&mut place.connection().await).await.unwrap();
+        let watchers = Watchers::on(&place);
+        watchers.know(questions.len()).await;
+        for question in &mut questions {
+            tell(question, Call::Decide(Verdict::Approve)).await;
+            tell(question, Call::Consume(Uuid::new_v4().to_string())).await;
+        }
+        watchers.hold(&place).await;
+        place.check(random.seed()).await;
     });
 }

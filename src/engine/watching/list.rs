@@ -9,6 +9,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::{Engine, EngineError};
 use crate::storage::ApprovalQuery;
 use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Rows of the snapshot that are read at once: they are in memory until they are sent.
@@ -36,8 +37,10 @@ pub struct ApprovalsWatch {
     person: Person,
     states: Vec<StateName>,
     snapshot: Option<Snapshot>,
-    /// The versions that the snapshot told: what was under way meanwhile is not told again.
+    /// The last version that was told of each approval of the snapshot: what was under way meanwhile is not told again.
     known: HashMap<ApprovalId, u64>,
+    /// A row, and its versions that are told next.
+    due: Option<(Arc<Approval>, RangeInclusive<u64>)>,
     over: bool,
 }
 
@@ -73,6 +76,7 @@ impl Engine {
             states: if states.is_empty() { open.to_vec() } else { states.to_vec() },
             snapshot: Some(Snapshot::default()),
             known: HashMap::new(),
+            due: None,
             over: false,
         })
     }
@@ -110,15 +114,36 @@ impl ApprovalsWatch {
             }
         }
         loop {
-            let Change { row, version, .. } = self.listener.next().await?;
-            if self.known.get(&row.id).is_some_and(|known| version <= *known) || !row.is_visible_to(&self.person_now())
-            {
+            let Some((row, version)) = self.next_due() else {
+                let Change { row, version, .. } = self.listener.next().await?;
+                // Several changes may have been found as one: what the snapshot told goes on from there.
+                let first = match self.known.get_mut(&row.id) {
+                    Some(known) => {
+                        let first = known.saturating_add(1);
+                        *known = version.max(*known);
+                        first
+                    }
+                    None => version,
+                };
+                self.due = Some((row, first..=version));
+                continue;
+            };
+            if !row.is_visible_to(&self.person_now()) {
                 continue;
             }
             if let Some(approval) = row.at_version(version) {
                 return Ok(Seen::Approval(Box::new(approval)));
             }
         }
+    }
+
+    fn next_due(&mut self) -> Option<(Arc<Approval>, u64)> {
+        let (row, versions) = self.due.as_mut()?;
+        let next = versions.next().map(|version| (Arc::clone(row), version));
+        if next.is_none() {
+            self.due = None;
+        }
+        next
     }
 
     /// The person, with the groups of this moment: what waits to be told may have been read under another policy.

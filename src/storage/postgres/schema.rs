@@ -74,7 +74,12 @@ pub(super) async fn settle(
     may_migrate: bool,
     given: Option<Timestamp>,
 ) -> Result<SchemaVersions, OpenError> {
-    let applied = connector.answered(look(connection)).await?;
+    let applied = match connector.answered(look(connection)).await {
+        // Somebody may have made all of it while this looked at one thing and then at another. What is another program's
+        // is so at a second look, too.
+        Err(OpenError::Foreign { .. }) => connector.answered(look(connection)).await?,
+        looked => looked?,
+    };
     let known = migrations.last().map_or(0, |migration| migration.version);
     let before = version_of(&applied);
     if missing(migrations, &applied)?.is_empty() {
