@@ -11,10 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// After so much work comes a pause, so that no processor is kept from everybody else.
-const WORK: Duration = Duration::from_millis(4);
-/// That pause.
-const PAUSE: Duration = Duration::from_millis(1);
+/// A shorter rest is put off until several make one.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
 /// Rows of the first slice.
 const FIRST_ROWS: u32 = 32;
 /// Rows of a slice at least: fewer would cost more for the slice than for the rows.
@@ -138,11 +136,11 @@ impl Sweeper {
                 Err(error) => refused = Some(error),
             }
         }
+        report.elapsed = started.elapsed();
+        self.status.passed(&report, behind);
         if let Some(error) = refused {
             return Err(self.failed(error));
         }
-        report.elapsed = started.elapsed();
-        self.status.passed(&report, behind);
         Ok(report)
     }
 
@@ -171,7 +169,7 @@ impl Sweeper {
     /// Runs one step, slice by slice, from a first slice of `rows`.
     async fn run(&self, step: Sweep, rows: u32, behind: Duration, report: &mut Report) -> Result<Done, StoreError> {
         let mut done = Done { rows, behind: Duration::ZERO };
-        let mut worked = Duration::ZERO;
+        let mut rest = Duration::ZERO;
         for _ in 0..SLICES {
             let swept = self.store.sweep(step, done.rows).await?;
             let full = swept.rows >= done.rows;
@@ -184,10 +182,9 @@ impl Sweeper {
             if !full {
                 return Ok(done);
             }
-            worked = worked.saturating_add(swept.elapsed);
-            if worked >= WORK {
-                worked = Duration::ZERO;
-                tokio::time::sleep(PAUSE).await;
+            rest = rest.saturating_add(swept.rest);
+            if rest >= SHORTEST_REST {
+                tokio::time::sleep(std::mem::take(&mut rest)).await;
             }
         }
         report.more = true;

@@ -3,25 +3,41 @@
 --
 -- Two roles: `countersign_owner` owns the tables and migrates them; `countersign` serves. Once:
 --
---     createuser countersign_owner
---     createuser countersign
+--     createuser --pwprompt countersign_owner
+--     createuser --pwprompt countersign
 --     createdb --owner=countersign_owner --encoding=UTF8 --template=template0 countersign
 --
 -- and then, and after each new version's migration again (it may be run any number of times):
 --
---     countersign migrate --postgres postgres://countersign_owner@HOST/countersign
---     psql --username=countersign_owner --dbname=countersign --set=ON_ERROR_STOP=1 --file=role.sql
+--     countersign migrate --postgres postgres://countersign_owner@HOST/countersign --postgres-password-file owner.password
+--     psql --host=HOST --username=countersign_owner --dbname=countersign --set=ON_ERROR_STOP=1 --file=role.sql
 --
 -- The sidecars have `migrate = false` in `[store.postgres]`: a schema that is not theirs is then refused, and named.
 
 BEGIN;
 
+-- By anybody else, or with the tables elsewhere, half of this would be done, and said to be.
+DO $$ BEGIN
+    IF current_schema() IS DISTINCT FROM 'public' OR to_regclass('public.schema_migrations') IS NULL THEN
+        RAISE EXCEPTION 'the tables are not in the schema public: migrate first, or change this file to name their schema';
+    END IF;
+    IF NOT pg_has_role((SELECT datdba FROM pg_database WHERE datname = current_database()), 'MEMBER') THEN
+        RAISE EXCEPTION 'to be run by the owner of the database';
+    END IF;
+END $$;
+
 -- Nobody else: by default everybody may connect to a new database, and make temporary tables in it.
 DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database()); END $$;
 DO $$ BEGIN EXECUTE format('GRANT CONNECT ON DATABASE %I TO countersign', current_database()); END $$;
 
--- To name what is in the schema, but not to make anything there.
+-- To name what is in the schema, but not to make anything there, which up to Postgres 14 everybody may by default.
+REVOKE CREATE ON SCHEMA public FROM PUBLIC, countersign;
 GRANT USAGE ON SCHEMA public TO countersign;
+DO $$ BEGIN
+    IF has_schema_privilege('countersign', 'public', 'CREATE') THEN
+        RAISE EXCEPTION 'everybody may make things in the schema public: have a superuser run REVOKE CREATE ON SCHEMA public FROM PUBLIC';
+    END IF;
+END $$;
 
 -- What an earlier version was granted and this one does not need.
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM countersign, PUBLIC;

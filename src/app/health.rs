@@ -109,7 +109,12 @@ impl Health {
                 _ = stopped.changed() => return,
             }
             let left = STORE_LOST.checked_sub(last.elapsed()).filter(|left| !left.is_zero()).unwrap_or(ANSWER_STORE);
-            let answered = matches!(tokio::time::timeout(ANSWER_STORE.min(left), store.time()).await, Ok(Ok(_)));
+            let cause = match tokio::time::timeout(ANSWER_STORE.min(left), store.time()).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("no answer in time".to_owned()),
+            };
+            let answered = cause.is_none();
             if answered {
                 last = Instant::now();
             }
@@ -119,7 +124,8 @@ impl Health {
                 continue;
             }
             if is {
-                tracing::error!(lost_ms = STORE_LOST.as_millis(), "the store is lost: not ready");
+                let cause = cause.unwrap_or_default();
+                tracing::error!(lost_ms = STORE_LOST.as_millis(), cause, "the store is lost: not ready");
             } else {
                 tracing::info!("the store answers again");
             }

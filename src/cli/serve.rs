@@ -162,7 +162,13 @@ async fn serve(config: &Config, source: Option<Source>) -> Result<(), String> {
     // Heard and not heeded: a file that may not grow further is a full disk, which the store answers for; unheard, the
     // signal would end the process.
     let _file_size = hear(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
-    let mut running = app::start(config, Arc::new(SystemClock::new())).await.map_err(|problem| problem.to_string())?;
+    // What is begun of opening a database ends with its connection: nothing of it is half done.
+    let started = tokio::select! {
+        started = app::start(config, Arc::new(SystemClock::new())) => started,
+        _ = terminate.recv() => return stopped_before_it_served(),
+        _ = interrupt.recv() => return stopped_before_it_served(),
+    };
+    let mut running = started.map_err(|problem| problem.to_string())?;
     let reload = running.reload().clone();
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -180,6 +186,11 @@ async fn serve(config: &Config, source: Option<Source>) -> Result<(), String> {
         _ = terminate.recv() => Err("stopped at once, with calls in flight".to_owned()),
         _ = interrupt.recv() => Err("stopped at once, with calls in flight".to_owned()),
     }
+}
+
+fn stopped_before_it_served() -> Result<(), String> {
+    tracing::info!("stopped before it served");
+    Ok(())
 }
 
 /// Reads policy and configuration again. A configuration with a problem changes nothing.

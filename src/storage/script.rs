@@ -160,15 +160,18 @@ pub(super) async fn start<R: Rows>(rows: &mut R, start: &Start) -> Result<Option
     started(rows, start, retried.as_ref()).await
 }
 
-/// What is left of a consumption whose approval, just used up, retries an execution. None, and nothing written, if the
-/// attempt is known: then nothing may be used up either.
-pub(super) async fn start_retry<R: Rows>(
+/// What is left of a consumption whose approval was just used up, and retries this execution if it does any. None, and
+/// nothing written, if the attempt is known: then nothing may be used up either.
+pub(super) async fn start_used<R: Rows>(
     rows: &mut R,
     start: &Start,
     approval: ApprovalId,
-    retried: ExecutionId,
+    retried: Option<ExecutionId>,
 ) -> Result<Option<Execution>, R::Fault> {
-    let retried = rows.execution(retried).await?;
+    let retried = match retried {
+        Some(retried) => rows.execution(retried).await?,
+        None => None,
+    };
     let Some(execution) = started(rows, start, retried.as_ref()).await? else { return Ok(None) };
     rows.close_audience(approval).await?;
     Ok(Some(execution))

@@ -86,4 +86,6 @@ pub struct Swept {
     pub elapsed: Duration,
     /// How long the next run may work, as the store sees who else has to wait for it.
     pub room: Duration,
+    /// How long whoever sweeps leaves the store to everybody else after this run.
+    pub rest: Duration,
 }

@@ -60,6 +60,7 @@ impl Connector {
         }
         if let Some(root) = &options.root_certificate {
             readable(root).await?;
+            has_certificate(root).await?;
             connect = connect.ssl_root_cert(root);
         }
         if let Some((certificate, key)) = &options.client_certificate {
@@ -236,14 +237,16 @@ fn session(statement_timeout: Duration) -> String {
     let millis = statement_timeout.as_millis();
     // Whoever waits for a lock hears that it was the lock.
     let lock = millis.saturating_mul(4) / 5;
-    let idle = millis.saturating_mul(2);
+    // Between two statements of a transaction is only this process: one that stands still must not keep its locks.
+    let idle = millis.saturating_mul(2).min(2_000);
     // Every statement reads few rows by their keys, whatever the statistics say, and is planned once.
     format!(
         "SET jit = off; SET plan_cache_mode = 'force_generic_plan'; \
          SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET statement_timeout = {millis}; SET lock_timeout = {lock}; \
          SET idle_in_transaction_session_timeout = {idle}; \
          SET default_transaction_isolation = 'read committed'; SET client_min_messages = 'warning'; \
-         SET TimeZone = 'UTC'"
+         SET TimeZone = 'UTC'; \
+         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     )
 }
 
@@ -263,6 +266,19 @@ async fn readable(path: &Path) -> Result<(), OpenError> {
         .map_err(|cause| OpenError::Unreadable { path: path.to_owned(), cause })
 }
 
+/// Refuses a file that no authority is in: the driver would pass over it.
+async fn has_certificate(path: &Path) -> Result<(), OpenError> {
+    let file = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
+    let bytes = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let bytes = bytes.map_err(|cause| OpenError::Unreadable { path: path.to_owned(), cause })?;
+    if String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----") {
+        return Ok(());
+    }
+    let problem = format!("root_certificate_file: {} has no certificate in it (PEM)", path.display());
+    Err(OpenError::Settings { problem })
+}
+
 async fn read_password(path: &Path) -> Result<Zeroizing<String>, OpenError> {
     let file = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -273,7 +289,16 @@ async fn read_password(path: &Path) -> Result<Zeroizing<String>, OpenError> {
     });
     let text = read.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
     let text = text.map_err(|cause| OpenError::Unreadable { path: path.to_owned(), cause })?;
-    Ok(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+    let password = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
+    let refused =
+        |what: &str| Err(OpenError::Settings { problem: format!("the password file {} {what}", path.display()) });
+    if password.is_empty() {
+        return refused("is empty");
+    }
+    if password.contains(['\r', '\n', '\0']) {
+        return refused("has more than one line: the password is one, and nothing else");
+    }
+    Ok(password)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use sqlx::{PgConnection, Row as _};
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,8 @@ const MOST: usize = 64;
 const QUEUE: usize = 1_024;
 /// How long a call waits for its statement to begin.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// What is said of one that waited longer.
+const TOO_LATE: &str = "the database did not take a call in time";
 /// The values of a call, as [`Batch`] tells their kinds.
 const KINDS: &str = "ttttttttittttttittttttittt";
 static CONSUME: LazyLock<Arc<str>> =
@@ -53,16 +56,19 @@ struct Waiting {
 /// Where calls wait for their statement.
 #[derive(Debug)]
 pub(super) struct Consumer {
+    own: Table,
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,
     worker: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Consumer {
     /// Starts what runs the statements, on this runtime.
-    pub(super) fn start(table: Table) -> Self {
+    ///
+    /// `own` has a connection for them alone, so that nobody who waits for a lock elsewhere keeps them from it.
+    pub(super) fn start(table: Table, own: Table) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let worker = tokio::spawn(work(table, waiting));
-        Self { queue: Mutex::new(Some(queue)), worker: tokio::sync::Mutex::new(Some(worker)) }
+        let worker = tokio::spawn(work(table, own.clone(), waiting));
+        Self { own, queue: Mutex::new(Some(queue)), worker: tokio::sync::Mutex::new(Some(worker)) }
     }
 
     /// Passes the gate, or does not. Once it is taken in, a call runs to its end though nobody waits for it.
@@ -70,7 +76,12 @@ impl Consumer {
         let closed = || StoreError::Unavailable { cause: "the store is closed".to_owned() };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
         let (answer, answered) = oneshot::channel();
-        queue.send(Waiting { call: Arc::new(call), since: Instant::now(), answer }).await.map_err(|_| closed())?;
+        let waiting = Waiting { call: Arc::new(call), since: Instant::now(), answer };
+        match queue.send_timeout(waiting, PATIENCE).await {
+            Ok(()) => {}
+            Err(SendTimeoutError::Timeout(_)) => return Err(StoreError::Unavailable { cause: TOO_LATE.to_owned() }),
+            Err(SendTimeoutError::Closed(_)) => return Err(closed()),
+        }
         answered.await.map_err(|_| closed())?
     }
 
@@ -80,10 +91,11 @@ impl Consumer {
         if let Some(worker) = self.worker.lock().await.take() {
             let _ = worker.await;
         }
+        self.own.close_pool().await;
     }
 }
 
-async fn work(table: Table, mut queue: mpsc::Receiver<Waiting>) {
+async fn work(table: Table, own: Table, mut queue: mpsc::Receiver<Waiting>) {
     let mut waiting: Vec<Waiting> = Vec::with_capacity(MOST);
     let mut later: Vec<Waiting> = Vec::new();
     loop {
@@ -96,15 +108,16 @@ async fn work(table: Table, mut queue: mpsc::Receiver<Waiting>) {
         {
             waiting.push(next);
         }
-        // Where the database stands still, those who have waited long are not made to wait for everybody before them.
+        // Nothing has begun for who has gone away; and where the database stands still, those who have waited long are not
+        // made to wait for everybody before them.
+        waiting.retain(|waiting| !waiting.answer.is_closed());
         let (late, mut together) =
             std::mem::take(&mut waiting).into_iter().partition(|waiting| waiting.since.elapsed() > PATIENCE);
-        refuse(late, "the database did not take a call in time");
+        refuse(late, TOO_LATE);
         later = set_apart(&mut together);
-        waiting = together;
-        // The order in which every sidecar locks its rows.
-        waiting.sort_by_key(|waiting| waiting.call.approval.to_string());
-        answer(&table, std::mem::take(&mut waiting)).await;
+        if !together.is_empty() {
+            answer(&table, &own, together).await;
+        }
     }
 }
 
@@ -121,33 +134,30 @@ fn set_apart(waiting: &mut Vec<Waiting>) -> Vec<Waiting> {
 
 /// Runs the calls together and answers each; where they cannot be run together, each runs by itself, so that none fails for
 /// its neighbours.
-async fn answer(table: &Table, waiting: Vec<Waiting>) {
+async fn answer(table: &Table, own: &Table, waiting: Vec<Waiting>) {
     let calls: Vec<Arc<Consume>> = waiting.iter().map(|waiting| Arc::clone(&waiting.call)).collect();
     let alone = calls.len() == 1;
-    match table.run(ConsumeTogether(calls)).await {
+    match own.run(ConsumeTogether(calls)).await {
         Ok(outcomes) => {
             for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Answered(execution) => {
                         drop(waiting.answer.send(Ok(execution.map(|execution| *execution))));
                     }
-                    Outcome::Retries => retry(table, waiting),
+                    Outcome::Apart => apart(table, waiting),
                 }
             }
         }
         Err(StoreError::Unavailable { cause }) => refuse(waiting, &cause),
-        Err(error) => match (alone, waiting.into_iter()) {
-            (true, mut only) => {
-                if let Some(waiting) = only.next() {
-                    drop(waiting.answer.send(Err(error)));
-                }
+        Err(error) => {
+            let waiting = waiting.into_iter();
+            if alone {
+                waiting.for_each(|waiting| drop(waiting.answer.send(Err(error.same()))));
+            } else {
+                // Whose fault it is shows where each is by itself.
+                waiting.for_each(|waiting| apart(table, waiting));
             }
-            (false, each) => {
-                for waiting in each {
-                    Box::pin(answer(table, vec![waiting])).await;
-                }
-            }
-        },
+        }
     }
 }
 
@@ -157,11 +167,11 @@ fn refuse(waiting: Vec<Waiting>, cause: &str) {
     }
 }
 
-/// What retries takes several steps: nobody else waits for them.
-fn retry(table: &Table, waiting: Waiting) {
+/// What somebody else is at, and what retries, takes several steps: nobody waits for them.
+fn apart(table: &Table, waiting: Waiting) {
     let table = table.clone();
     tokio::spawn(async move {
-        let done = table.run(ConsumeRetry(waiting.call)).await;
+        let done = table.run(ConsumeApart(waiting.call)).await;
         drop(waiting.answer.send(done));
     });
 }
@@ -170,8 +180,8 @@ fn retry(table: &Table, waiting: Waiting) {
 pub(super) enum Outcome {
     /// This.
     Answered(Option<Box<Execution>>),
-    /// Its approval retries an execution: nothing was done.
-    Retries,
+    /// Its approval retries an execution, or somebody else is at it: nothing was done.
+    Apart,
 }
 
 /// These calls, in one statement.
@@ -221,7 +231,7 @@ impl Operation for ConsumeTogether {
             let found = place.and_then(|place| Some((outcomes.get_mut(place)?, self.0.get(place)?)));
             let Some((outcome, call)) = found else { continue };
             *outcome = match version.and_then(|version| u64::try_from(version).ok()) {
-                None => Outcome::Retries,
+                None => Outcome::Apart,
                 Some(version) => {
                     let started = call.start.clone().at(None, now);
                     touched.approval(call.approval, version);
@@ -238,11 +248,11 @@ impl Operation for ConsumeTogether {
     }
 }
 
-/// A call whose approval retries an execution.
-struct ConsumeRetry(Arc<Consume>);
+/// A call that is looked at by itself.
+struct ConsumeApart(Arc<Consume>);
 
 #[async_trait]
-impl Operation for ConsumeRetry {
+impl Operation for ConsumeApart {
     type Answer = Option<Execution>;
 
     async fn run(
@@ -252,6 +262,6 @@ impl Operation for ConsumeRetry {
         touched: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
         let Consume { start, approval, accepting } = &*self.0;
-        transaction::retry_slowly(connection, time, touched, start, *approval, *accepting).await
+        transaction::consume_slowly(connection, time, touched, start, *approval, *accepting).await
     }
 }

@@ -87,8 +87,8 @@ impl PostgresStore {
     /// # Errors
     /// See [`OpenError`]; nothing stays open or locked.
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
-        let (table, schema) = open::open(options).await?;
-        Ok(Self { consumer: Consumer::start(table.clone()), recent: Recent::default(), table, schema })
+        let (table, consuming, schema) = open::open(options).await?;
+        Ok(Self { consumer: Consumer::start(table.clone(), consuming), recent: Recent::default(), table, schema })
     }
 
     /// The schema's version before it was opened, and since.

@@ -23,13 +23,14 @@ const COMPARISONS: usize = 3;
 const LOOK: &str = "SELECT current_setting('server_version_num')::BIGINT AS version,
         current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby,
         current_setting('transaction_read_only') = 'on' AS read_only,
-        current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
+        -- What sessions begin with: ours never go on with `off`.
+        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
         current_schema()::TEXT AS schema";
 const PID: &str = "SELECT pg_backend_pid() AS pid";
 const NOW: &str = "SELECT store_now($1)";
 
-/// Opens the database behind `options`.
-pub(super) async fn open(options: PostgresOptions) -> Result<(Table, SchemaVersions), OpenError> {
+/// Opens the database behind `options`: for everything, and over a connection of its own for what must not wait for others.
+pub(super) async fn open(options: PostgresOptions) -> Result<(Table, Table, SchemaVersions), OpenError> {
     let connector = Arc::new(Connector::of(&options, schema::PATIENCE).await?);
     let mut first = connector.connect_first().await?;
     let mut second = connector.connect_first().await?;
@@ -42,6 +43,7 @@ pub(super) async fn open(options: PostgresOptions) -> Result<(Table, SchemaVersi
     goodbye(first).await;
     let time = Arc::new(TableTime::since(now, options.clock));
     let pool = Pool::new(Arc::clone(&connector), options.connections, options.acquire_timeout);
+    let own = Pool::new(Arc::clone(&connector), 1, options.acquire_timeout);
     let teller = Teller::start(TellerSettings {
         connector,
         time: Arc::clone(&time),
@@ -51,7 +53,9 @@ pub(super) async fn open(options: PostgresOptions) -> Result<(Table, SchemaVersi
         poll_every: options.poll_every,
         notify: options.notify,
     });
-    Ok((Table::new(pool, time, teller, options.statement_timeout), versions))
+    let table = Table::new(pool, time, teller, options.statement_timeout);
+    let own = table.over(own);
+    Ok((table, own, versions))
 }
 
 /// Whether the server and this role's sessions are as they must be. Answers the schema that our tables are in.

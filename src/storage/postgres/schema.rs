@@ -10,6 +10,11 @@ use crate::storage::migrations::{Applied, Migration, Unfit, missing, version_of}
 use sqlx::{Connection as _, PgConnection, Row as _, query, query_scalar, raw_sql};
 use std::time::Duration;
 
+/// The version of this binary's last migration.
+pub(super) fn known() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
+}
+
 /// Every migration of this binary.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_first", sql: include_str!("migrations/0001_first.sql"), compatible_from: 1 },

@@ -99,7 +99,7 @@ impl PostgresStore {
         let mut outcomes = self.table.run(ConsumeTogether(vec![call])).await?;
         Ok(match outcomes.pop() {
             Some(Outcome::Answered(execution)) => execution.map(|execution| *execution),
-            Some(Outcome::Retries) | None => None,
+            Some(Outcome::Apart) | None => None,
         })
     }
 }

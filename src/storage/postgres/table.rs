@@ -46,12 +46,12 @@ pub(super) trait Operation: Send + Sync {
 /// The database, to whoever runs operations on it.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
+    pool: Pool,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    pool: Pool,
     time: Arc<TableTime>,
     teller: Teller,
     counters: Counters,
@@ -62,7 +62,17 @@ impl Table {
     /// The database behind this pool.
     pub(super) fn new(pool: Pool, time: Arc<TableTime>, teller: Teller, statement_timeout: Duration) -> Self {
         let counters = Counters::default();
-        Self { shared: Arc::new(Shared { pool, time, teller, counters, statement_timeout }) }
+        Self { pool, shared: Arc::new(Shared { time, teller, counters, statement_timeout }) }
+    }
+
+    /// The same over other connections.
+    pub(super) fn over(&self, pool: Pool) -> Self {
+        Self { pool, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Ends these connections, once what is in flight on them has come to its end.
+    pub(super) async fn close_pool(&self) {
+        self.pool.close(self.shared.statement_timeout + GRACE).await;
     }
 
     /// The store's time.
@@ -77,7 +87,7 @@ impl Table {
 
     /// How much was written.
     pub(super) fn statistics(&self) -> Statistics {
-        self.shared.counters.read(self.shared.pool.given_up())
+        self.shared.counters.read(self.pool.given_up())
     }
 
     /// Runs an operation that writes, to its end, whether or not anybody waits for the answer.
@@ -125,7 +135,7 @@ impl Table {
 
     async fn once<O: Operation>(&self, operation: &O) -> Result<O::Answer, Fault> {
         let shared = &self.shared;
-        let mut lease = shared.pool.acquire().await?;
+        let mut lease = self.pool.acquire().await?;
         let Some(connection) = lease.connection() else { return Err(Fault::Broken("no connection".to_owned())) };
         let mut touched = Touched::default();
         let ran = operation.run(connection, &shared.time, &mut touched);
@@ -154,7 +164,7 @@ impl Table {
 
     /// Finishes what is in flight and gives every connection back.
     pub(super) async fn close(&self) {
-        self.shared.pool.close(self.shared.statement_timeout + GRACE).await;
+        self.close_pool().await;
         self.shared.teller.close().await;
     }
 }

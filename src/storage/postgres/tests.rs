@@ -105,6 +105,7 @@ async fn time_is_the_databases_own() {
 }
 
 mod guarded;
+mod late;
 mod locking;
 mod opening;
 mod pool;

@@ -6,6 +6,11 @@ use crate::storage::time::StoreTime;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// For how long a time that was told is gone on from, at most: so far two clocks drift apart, and no further.
+const ANCHORED: Duration = Duration::from_secs(10);
+/// A time that is told this much earlier than expected is no late answer.
+const SET_BACK: Duration = Duration::from_secs(1);
+
 /// What is known of the database's time without asking for it.
 #[derive(Debug)]
 pub(super) struct TableTime {
@@ -40,9 +45,11 @@ impl TableTime {
     pub(super) fn told(&self, now: Timestamp) {
         let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = self.clock.elapsed();
-        let carried = anchor.time.plus(elapsed.saturating_sub(anchor.elapsed));
-        // What arrives is older than it was when it left: a later reading is nearer to the truth, an earlier one is not.
-        if now > carried {
+        let age = elapsed.saturating_sub(anchor.elapsed);
+        let carried = anchor.time.plus(age);
+        // What arrives is older than it was when it left: a later reading is nearer to the truth, and an earlier one is not,
+        // but where the two clocks have drifted apart, or the database's was set back.
+        if now > carried || age > ANCHORED || carried.since(now) > SET_BACK {
             *anchor = Anchor { time: now, elapsed };
         }
     }
@@ -66,15 +73,17 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn the_estimate_follows_the_database_and_never_goes_back() {
+    fn the_estimate_follows_the_database_and_a_late_answer_does_not_set_it_back() {
         let time = TableTime::since(START, None);
         assert_eq!(time.given(), None, "the database's own clock is asked");
         let estimated = time.estimated();
         assert!(estimated >= START && estimated < START.plus(HOUR));
         time.told(START.plus(HOUR));
         assert!(time.estimated() >= START.plus(HOUR));
-        time.told(START);
+        time.told(START.plus(HOUR).minus(SET_BACK / 2));
         assert!(time.estimated() >= START.plus(HOUR), "an answer that was long under way");
+        time.told(START);
+        assert!(time.estimated() < START.plus(HOUR), "the database's clock was set back");
     }
 
     #[test]

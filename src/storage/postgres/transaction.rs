@@ -175,8 +175,8 @@ pub(super) async fn start_slowly(
     Ok(started)
 }
 
-/// See `Store::consume`: with an approval that retries an execution.
-pub(super) async fn retry_slowly(
+/// See `Store::consume`: of one call by itself, which waits for whoever is at its approval, and looks at what that retries.
+pub(super) async fn consume_slowly(
     connection: &mut PgConnection,
     time: &TableTime,
     touched: &mut Touched,
@@ -186,16 +186,21 @@ pub(super) async fn retry_slowly(
 ) -> Result<Option<Execution>, Fault> {
     let mut transaction = begin(connection).await?;
     let used = use_up(&mut transaction, time, touched, start, approval, accepting).await?;
-    let Some((version, execution)) = used else {
+    let Some((used, execution)) = used else {
         transaction.rollback().await?;
         return Ok(None);
     };
+    // Other tables and their indexes may have been waited for since.
+    if locks::now(&mut transaction, time).await? >= used.use_by {
+        transaction.rollback().await?;
+        return Ok(None);
+    }
     transaction.commit().await?;
-    touched.approval(approval, version);
+    touched.approval(approval, used.version);
     Ok(Some(execution))
 }
 
-/// The version that the approval has since, and what has started. None if not all of it could be done.
+/// What was used up, and what has started. None if not all of it could be done.
 async fn use_up(
     connection: &mut PgConnection,
     time: &TableTime,
@@ -203,16 +208,18 @@ async fn use_up(
     start: &Start,
     approval: ApprovalId,
     accepting: Accepting,
-) -> Result<Option<(u64, Execution)>, Fault> {
-    let Some(retried) = locks::lock_retry(connection, approval).await? else { return Ok(None) };
-    // Whoever reports that it has succeeded after all comes before, or after.
-    locks::lock_execution(connection, retried).await?;
+) -> Result<Option<(statements::UsedUp, Execution)>, Fault> {
+    let Some(retried) = locks::lock_approval(connection, approval).await? else { return Ok(None) };
+    if let Some(retried) = retried {
+        // Whoever reports that it has succeeded after all comes before, or after.
+        locks::lock_execution(connection, retried).await?;
+    }
     let now = locks::now(connection, time).await?;
     let used = statements::use_up(connection, start, approval, accepting, now).await?;
-    let Some(version) = used else { return Ok(None) };
+    let Some(used) = used else { return Ok(None) };
     let mut rows = TransactionRows::new(connection, now, touched);
-    let started = script::start_retry(&mut rows, start, approval, retried).await?;
-    Ok(started.map(|execution| (version, execution)))
+    let started = script::start_used(&mut rows, start, approval, retried).await?;
+    Ok(started.map(|execution| (used, execution)))
 }
 
 /// Expires at most `limit` waits whose time is over, longest overdue first, but for those that others are at: how many, and

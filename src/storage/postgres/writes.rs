@@ -1,6 +1,7 @@
 //! The operations that write in one round trip: each a function of the database (see the migrations), to which the values go
 //! as arrays or one by one, in the order of the binders in `rows`.
 
+use super::schema;
 use super::table::{Fault, Operation};
 use super::time::TableTime;
 use super::transaction;
@@ -12,9 +13,9 @@ use crate::domain::execution::{Execution, Start};
 use crate::domain::time::Timestamp;
 use crate::storage::changes::Touched;
 use crate::storage::rows::{self, ApprovalColumns, Bind as _, ExecutionColumns, event_columns};
-use crate::storage::{Saved, StoredKey};
+use crate::storage::{Saved, StoreError, StoredKey};
 use async_trait::async_trait;
-use sqlx::{AssertSqlSafe, PgConnection, Row as _, query, query_scalar};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, query};
 use std::sync::{Arc, LazyLock};
 
 /// Values of a record, those of its event and its id, as [`Batch`] tells their kinds.
@@ -43,9 +44,16 @@ pub(super) const RECORD: &str = concat!(
     event_columns!(),
     ", id)) SELECT store_now FROM time"
 );
-/// Answers only where there may be writers.
-const TOUCH: &str =
-    "SELECT store_now($1) WHERE NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'";
+/// What keeps everything from being done: whether nothing can be written, what the schema needs, whether rights are missing.
+const TOUCH: &str = "SELECT store_now($1) AS store_now,
+        pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
+        (SELECT max(compatible_from) FROM schema_migrations) AS compatible_from,
+        (SELECT string_agg(needed.name || ' (' || needed.privilege || ')', ', ') FROM (VALUES
+            ('approvals', 'SELECT'), ('approvals', 'INSERT'), ('approvals', 'UPDATE'), ('approval_decisions', 'INSERT'),
+            ('approval_audience', 'INSERT'), ('approval_audience', 'UPDATE'), ('approval_arguments', 'INSERT'),
+            ('request_ids', 'INSERT'), ('executions', 'INSERT'), ('executions', 'UPDATE'), ('waits', 'INSERT'),
+            ('waits', 'UPDATE'), ('audit_records', 'INSERT')
+        ) AS needed (name, privilege) WHERE NOT has_table_privilege(needed.name, needed.privilege)) AS missing";
 const ADD_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES ($2, $3, store_now($1))
     ON CONFLICT (id) DO NOTHING";
 
@@ -96,8 +104,22 @@ impl Operation for Touch {
         time: &TableTime,
         _: &mut Touched,
     ) -> Result<Self::Answer, Fault> {
-        let now: Option<i64> = query_scalar(TOUCH).bind(time.given()).fetch_optional(connection).await?;
-        let now = now.ok_or_else(|| Fault::Broken("the database takes no writes".to_owned()))?;
+        let row = query(TOUCH).bind(time.given()).fetch_one(connection).await?;
+        let (now, read_only): (i64, bool) = (row.try_get("store_now")?, row.try_get("read_only")?);
+        if read_only {
+            return Err(Fault::Broken("the database takes no writes".to_owned()));
+        }
+        let needed: Option<i64> = row.try_get("compatible_from")?;
+        if needed.is_some_and(|needed| needed > schema::known()) {
+            let cause =
+                "the schema has become one that this version does not serve: start the version that migrated it";
+            return Err(StoreError::Inconsistent { cause: cause.to_owned() }.into());
+        }
+        let missing: Option<String> = row.try_get("missing")?;
+        if let Some(missing) = missing {
+            let cause = format!("this role has no right to {missing}: run deploy/postgres/role.sql again");
+            return Err(StoreError::Inconsistent { cause }.into());
+        }
         let now = Timestamp::from_micros(now);
         time.told(now);
         Ok(now)

@@ -32,7 +32,7 @@ const USE_UP: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
      AND executions.state = 'succeeded') RETURNING $55 AS call, id, retry_of, version"
 );
-/// Each of the following does something only where the one before it did. A retry is left to `script::start_retry`, which
+/// Each of the following does something only where the one before it did. A retry is left to `script::start_used`, which
 /// looks at what is retried.
 const START: &str = concat!(
     "INSERT OR FAIL INTO executions (",
@@ -142,7 +142,7 @@ async fn consume_some(
             }
             Some(retried) => {
                 let rows = &mut TransactionRows { connection: &mut *connection, now, touched: &mut *touched };
-                let started = script::start_retry(rows, &call.start, call.approval, retried).await?;
+                let started = script::start_used(rows, &call.start, call.approval, Some(retried)).await?;
                 // Two calls of one attempt in one text: undone, each is run alone.
                 let twice = || format!("the attempt {} started twice", call.start.attempt);
                 Some(started.ok_or_else(|| StoreError::Inconsistent { cause: twice() })?)

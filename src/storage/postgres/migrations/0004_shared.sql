@@ -26,11 +26,15 @@ CREATE FUNCTION consume_approvals(
 AS $$
 #variable_conflict use_column
 DECLARE
+    _locked TEXT[];
     _now BIGINT;
     _used BIGINT;
 BEGIN
-    -- Whatever has to be waited for is waited for here, always in the same order; only then is the time read.
-    PERFORM 1 FROM approvals WHERE approvals.id = ANY (_approval_id) ORDER BY approvals.id FOR NO KEY UPDATE;
+    -- An approval that somebody else is at holds up nobody: it is left out, and told by an empty version as well.
+    SELECT array_agg(locked.id) INTO _locked FROM (
+        SELECT approvals.id FROM approvals WHERE approvals.id = ANY (_approval_id)
+        ORDER BY approvals.id FOR NO KEY UPDATE SKIP LOCKED
+    ) locked;
     _now := store_now(_given);
     RETURN QUERY
     WITH called AS (
@@ -56,8 +60,8 @@ BEGIN
         UPDATE approvals SET state = 'consumed', consume_time = _now, execution_id = called.id, open_until = NULL,
             update_time = _now, version = approvals.version + 1
         FROM called
-        WHERE approvals.id = called.approval_id AND approvals.state = 'approved' AND approvals.use_by > _now
-            AND approvals.retry_of IS NULL
+        WHERE approvals.id = called.approval_id AND approvals.id = ANY (_locked)
+            AND approvals.state = 'approved' AND approvals.use_by > _now AND approvals.retry_of IS NULL
             AND approvals.principal = called.principal AND approvals.agent = called.agent
             AND approvals.conversation IS NOT DISTINCT FROM called.conversation
             AND approvals.connector = called.connector AND approvals.account IS NOT DISTINCT FROM called.account
@@ -108,11 +112,19 @@ BEGIN
     )
     SELECT used.call, used.new_version, _now FROM used;
     GET DIAGNOSTICS _used = ROW_COUNT;
+    -- Other tables and their indexes may have been waited for since: nothing is used up past its deadline.
+    IF EXISTS (
+        SELECT 1 FROM approvals WHERE approvals.id = ANY (_approval_id) AND approvals.execution_id = ANY (_id)
+            AND approvals.use_by <= store_now(_given)
+    ) THEN
+        RAISE EXCEPTION 'a deadline came meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
     IF _used < cardinality(_approval_id) THEN
         RETURN QUERY SELECT called.call, NULL::BIGINT, _now
             FROM unnest(_approval_id) WITH ORDINALITY AS called (approval_id, call)
             JOIN approvals ON approvals.id = called.approval_id
-            WHERE approvals.retry_of IS NOT NULL AND approvals.state = 'approved';
+            WHERE approvals.state = 'approved'
+                AND (approvals.retry_of IS NOT NULL OR approvals.id <> ALL (coalesce(_locked, '{}')));
     END IF;
 END
 $$;
@@ -225,6 +237,10 @@ BEGIN
         _event_policy_revision, _event_person, _event_decision, _event_reason, _event_note, _event_labels, _record_id,
         _now
     );
+    -- Other tables may have been waited for since.
+    IF store_now(_given) >= _until THEN
+        RAISE EXCEPTION 'a deadline came meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
     RETURN QUERY SELECT _now, _until;
 END
 $$;
@@ -247,15 +263,17 @@ AS $$
 #variable_conflict use_column
 DECLARE
     _created BIGINT;
+    _decided BIGINT;
     _now BIGINT;
 BEGIN
-    SELECT approvals.create_time INTO _created FROM approvals
+    SELECT approvals.create_time, approvals.decide_time INTO _created, _decided FROM approvals
         WHERE approvals.id = _id AND approvals.version = _expected FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     _now := store_now(_given);
-    IF _now >= _valid_before THEN
+    -- A change that no longer holds, or does not hold yet: whoever made it took the time to be another.
+    IF _now >= _valid_before OR _now < _close_time OR (_now < _decide_time AND _decide_time IS DISTINCT FROM _decided) THEN
         RETURN NULL;
     END IF;
     UPDATE approvals SET state = _state, decide_time = _decide_time, use_by = _use_by, consume_time = _consume_time,
@@ -292,6 +310,10 @@ BEGIN
         kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id,
         fingerprint, policy_revision, person, decision, reason, note, labels, id
     );
+    -- Other tables may have been waited for since.
+    IF store_now(_given) >= _valid_before THEN
+        RAISE EXCEPTION 'a deadline came meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
     RETURN _now;
 END
 $$;
@@ -387,6 +409,10 @@ BEGIN
         kind, caller, principal, agent, conversation, connector, account, action, approval_id, execution_id, wait_id,
         fingerprint, policy_revision, person, decision, reason, note, labels, id
     );
+    -- Other tables may have been waited for since.
+    IF store_now(_given) >= _valid_before THEN
+        RAISE EXCEPTION 'a deadline came meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
     RETURN _now;
 END
 $$;

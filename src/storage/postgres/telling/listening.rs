@@ -37,6 +37,9 @@ const LOOK: &str = "SELECT clock.now, changed.id, changed.version, changed.updat
         ORDER BY update_time, id LIMIT $4) AS changed ON true
     ORDER BY changed.update_time, changed.id";
 
+/// Of what other roles do only superusers see more than that they are there; the sidecars of one table are of one role.
+const UNDER_WAY: &str = "SELECT (extract(epoch FROM min(xact_start)) * 1000000)::BIGINT FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()";
 const NOW: &str = "SELECT store_now($1)";
 
 /// Runs for as long as the store is open.
@@ -67,11 +70,14 @@ struct Seen {
     at: Instant,
     /// Whether there has been a look.
     looked: bool,
+    /// Since when the oldest transaction was under way that had written something and not ended by then. What it wrote has a
+    /// time since, however long it still takes.
+    under_way: Option<Timestamp>,
 }
 
 impl Seen {
     fn since(time: Timestamp) -> Self {
-        Self { time, at: Instant::now(), looked: false }
+        Self { time, at: Instant::now(), looked: false, under_way: None }
     }
 }
 
@@ -201,7 +207,12 @@ impl Listening<'_> {
             let now: i64 = in_time(shared, asked).await?;
             self.seen.time = self.seen.time.min(Timestamp::from_micros(now).minus(self.seen.at.elapsed()));
         }
-        let mut place = (self.seen.time.minus(shared.overlap).micros(), String::new());
+        // Asked before what is committed is looked at: whatever is no more under way then is found.
+        let asked = query_scalar(UNDER_WAY).fetch_one(&mut *listener);
+        let under_way: Option<i64> = in_time(shared, asked).await?;
+        let from = self.seen.time.minus(shared.overlap);
+        let from = self.seen.under_way.map_or(from, |since| since.min(from));
+        let mut place = (from.micros(), String::new());
         let (mut time, mut rows, mut news) = (None, 0_usize, 0_usize);
         let mut lost = self.seen.looked && begun.duration_since(self.seen.at) > LOST;
         loop {
@@ -232,7 +243,8 @@ impl Listening<'_> {
         }
         if let Some(now) = time {
             shared.time.told(now);
-            self.seen = Seen { time: now, at: begun, looked: true };
+            let under_way = under_way.map(Timestamp::from_micros);
+            self.seen = Seen { time: now, at: begun, looked: true, under_way };
         }
         Ok(())
     }

@@ -92,9 +92,12 @@ async fn a_role_whose_commits_may_be_lost_is_refused() {
 async fn what_a_role_is_set_to_does_not_reach_what_promises_rest_on() {
     let database = fresh().await;
     let mut connection = database.connect().await;
-    for setting in
-        ["default_transaction_isolation = 'serializable'", "TimeZone = 'Asia/Tokyo'", "statement_timeout = 0"]
-    {
+    for setting in [
+        "default_transaction_isolation = 'serializable'",
+        "TimeZone = 'Asia/Tokyo'",
+        "statement_timeout = 0",
+        "synchronous_commit = off",
+    ] {
         run(&mut connection, format!("ALTER DATABASE {} SET {setting}", database.name())).await;
     }
     let connector = Connector::of(&options(&database, None), Duration::from_secs(1)).await.unwrap();
@@ -104,7 +107,8 @@ async fn what_a_role_is_set_to_does_not_reach_what_promises_rest_on() {
         ("TimeZone", "UTC"),
         ("statement_timeout", "30s"),
         ("lock_timeout", "24s"),
-        ("idle_in_transaction_session_timeout", "1min"),
+        ("idle_in_transaction_session_timeout", "2s"),
+        ("synchronous_commit", "on"),
         ("client_connection_check_interval", "1s"),
         ("application_name", "countersign"),
     ] {

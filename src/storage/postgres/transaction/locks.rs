@@ -64,7 +64,7 @@ const LOCK_OPEN_OF_WAITS: &str =
     concat!("SELECT 1 FROM approvals WHERE ", open_of_waits!(), " ORDER BY id FOR NO KEY UPDATE");
 const LOCK_SAME_QUESTION: &str =
     concat!("SELECT 1 FROM approvals WHERE ", same_question!(), " ORDER BY id FOR NO KEY UPDATE");
-const LOCK_RETRY: &str = "SELECT retry_of FROM approvals WHERE id = $1 AND retry_of IS NOT NULL FOR NO KEY UPDATE";
+const LOCK_APPROVAL: &str = "SELECT retry_of FROM approvals WHERE id = $1 FOR NO KEY UPDATE";
 const LOCK_EXECUTION: &str = concat!("SELECT ", execution_columns!(), " FROM executions WHERE id = $1 FOR SHARE");
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
@@ -75,7 +75,7 @@ pub(in super::super) const ALL: [&str; 7] = [
     LOCK_OVERDUE_WAITS,
     LOCK_OPEN_OF_WAITS,
     LOCK_SAME_QUESTION,
-    LOCK_RETRY,
+    LOCK_APPROVAL,
     LOCK_EXECUTION,
 ];
 
@@ -137,11 +137,16 @@ pub(super) async fn lock_same_question(connection: &mut PgConnection, question: 
     Ok(!locked.is_empty())
 }
 
-/// Locks an approval that retries an execution; which.
-pub(super) async fn lock_retry(connection: &mut PgConnection, id: ApprovalId) -> Result<Option<ExecutionId>, Fault> {
-    let retried: Option<String> = query_scalar(LOCK_RETRY).bind(id.to_string()).fetch_optional(connection).await?;
+/// Locks an approval: which execution it retries, if it does; none where there is no such approval.
+pub(super) async fn lock_approval(
+    connection: &mut PgConnection,
+    id: ApprovalId,
+) -> Result<Option<Option<ExecutionId>>, Fault> {
+    let found: Option<Option<String>> =
+        query_scalar(LOCK_APPROVAL).bind(id.to_string()).fetch_optional(connection).await?;
     let corrupt = || StoreError::Corrupt { table: "approvals", id: id.to_string() };
-    Ok(retried.map(|retried| ExecutionId::parse(&retried).ok_or_else(corrupt)).transpose()?)
+    let parsed = |retried: String| ExecutionId::parse(&retried).ok_or_else(corrupt);
+    Ok(found.map(|retried| retried.map(parsed).transpose()).transpose()?)
 }
 
 /// An execution that nobody reports on until the transaction ends.

@@ -84,7 +84,7 @@ const USE_UP: &str = concat!(
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.caller = $18 AND executions.principal = $2 \
      AND executions.agent = $3 AND executions.attempt_id = $19) \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.id = approvals.retry_of \
-     AND executions.state = 'succeeded') RETURNING version"
+     AND executions.state = 'succeeded') RETURNING version, use_by"
 );
 /// Starts an execution, if its attempt is new.
 const INSERT_EXECUTION: &str = concat!(
@@ -132,6 +132,14 @@ impl<'a> TransactionRows<'a> {
     }
 }
 
+/// An approval that was used up.
+pub(super) struct UsedUp {
+    /// Its version since.
+    pub(super) version: u64,
+    /// When it would have expired.
+    pub(super) use_by: Timestamp,
+}
+
 /// Uses up an approval that is a retry: the version that it has since, if every condition is met.
 pub(super) async fn use_up(
     connection: &mut PgConnection,
@@ -139,13 +147,13 @@ pub(super) async fn use_up(
     approval: ApprovalId,
     accepting: Accepting,
     now: Timestamp,
-) -> Result<Option<u64>, Fault> {
+) -> Result<Option<UsedUp>, Fault> {
     let (digest, version) = match accepting {
         Accepting::AnyRequirement => (None, None),
         Accepting::Digest(digest) => (Some(digest.to_string()), None),
         Accepting::Version(version) => (None, Some(rows::integer(version))),
     };
-    let used: Option<i64> = rows::bind_subject(query(USE_UP).bind(approval.to_string()), &start.subject)
+    let used = rows::bind_subject(query(USE_UP).bind(approval.to_string()), &start.subject)
         .bind(now.micros())
         .bind(start.id.to_string())
         .bind(digest)
@@ -153,11 +161,12 @@ pub(super) async fn use_up(
         .bind(rows::text(&start.caller))
         .bind(start.attempt.to_string())
         .fetch_optional(connection)
-        .await?
-        .map(|row| row.try_get(0))
-        .transpose()?;
+        .await?;
+    let Some(used) = used else { return Ok(None) };
+    let (version, use_by): (i64, i64) = (used.try_get("version")?, used.try_get("use_by")?);
     let corrupt = || StoreError::Corrupt { table: "approvals", id: approval.to_string() };
-    Ok(used.map(|version| u64::try_from(version).map_err(|_| corrupt())).transpose()?)
+    let version = u64::try_from(version).map_err(|_| corrupt())?;
+    Ok(Some(UsedUp { version, use_by: Timestamp::from_micros(use_by) }))
 }
 
 #[async_trait]
