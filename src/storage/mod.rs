@@ -70,17 +70,6 @@ pub enum StoreError {
     },
 }
 
-impl StoreError {
-    /// The same again, for another who waits.
-    fn same(&self) -> Self {
-        match self {
-            Self::Unavailable { cause } => Self::Unavailable { cause: cause.clone() },
-            Self::Inconsistent { cause } => Self::Inconsistent { cause: cause.clone() },
-            Self::Corrupt { table, id } => Self::Corrupt { table, id: id.clone() },
-        }
-    }
-}
-
 impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -149,15 +149,14 @@ async fn answer(table: &Table, own: &Table, waiting: Vec<Waiting>) {
             }
         }
         Err(StoreError::Unavailable { cause }) => refuse(waiting, &cause),
-        Err(error) => {
-            let waiting = waiting.into_iter();
-            if alone {
-                waiting.for_each(|waiting| drop(waiting.answer.send(Err(error.same()))));
-            } else {
-                // Whose fault it is shows where each is by itself.
-                waiting.for_each(|waiting| apart(table, waiting));
+        Err(error) if alone => {
+            // One at most.
+            if let Some(only) = waiting.into_iter().next() {
+                drop(only.answer.send(Err(error)));
             }
         }
+        // Whose fault it is shows where each is by itself.
+        Err(_) => waiting.into_iter().for_each(|waiting| apart(table, waiting)),
     }
 }
 
