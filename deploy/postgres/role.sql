@@ -31,7 +31,7 @@ DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_data
 DO $$ BEGIN EXECUTE format('GRANT CONNECT ON DATABASE %I TO countersign', current_database()); END $$;
 
 -- To name what is in the schema, but not to make anything there, which up to Postgres 14 everybody may by default.
-REVOKE CREATE ON SCHEMA public FROM PUBLIC, countersign;
+REVOKE CREATE ON SCHEMA public FROM countersign, PUBLIC;
 GRANT USAGE ON SCHEMA public TO countersign;
 DO $$ BEGIN
     IF has_schema_privilege('countersign', 'public', 'CREATE') THEN

@@ -19,6 +19,7 @@ async fn made(owner: &mut PgConnection, name: &str, also: &str) {
     let grants = ROLE.replace(&format!("TO {NAME};"), &format!("TO {name};"));
     let grants = grants.replace(&format!("TO {NAME}'"), &format!("TO {name}'"));
     let grants = grants.replace(&format!("FROM {NAME}, "), &format!("FROM {name}, "));
+    let grants = grants.replace(&format!("('{NAME}', "), &format!("('{name}', "));
     let grants = grants.replace(also, also.trim_start_matches("-- "));
     // As often as one likes.
     for _ in 0..2 {
