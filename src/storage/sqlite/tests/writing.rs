@@ -426,9 +426,9 @@ async fn the_log_stays_short_under_load_and_is_gone_at_the_end() {
     let store = Arc::new(open_with(&folder, |options| options.log_pages = 64).await.unwrap());
     let note = "x".repeat(3_000);
     let mut longest = 0;
-    // Some 40 MB of pages, of which 64 are 256 KiB.
+    // Some 160 MB of pages, of which 64 are 256 KiB: long enough for what moves them to catch up, however busy the machine is.
     let mut written: u64 = 0;
-    while written < 40_000_000 {
+    while written < 160_000_000 {
         let records = (0..32).map(|_| {
             let (store, note) = (Arc::clone(&store), note.clone());
             async move {
@@ -443,7 +443,7 @@ async fn the_log_stays_short_under_load_and_is_gone_at_the_end() {
         longest = longest.max(log_bytes(&folder));
     }
     println!("{written} bytes were written, the log had {longest} at most");
-    assert!(longest < written / 4 * 3, "{longest}");
+    assert!(longest < written / 2, "{longest}");
     store.close().await;
     assert_eq!(log_bytes(&folder), 0, "it is moved whole, and removed");
     check(&folder.database()).await;
