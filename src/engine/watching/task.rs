@@ -124,8 +124,11 @@ impl Task {
             match self.engine.store.save_approval(change, row.version).await {
                 Ok(Saved::Yes) => {}
                 Ok(Saved::Conflict) => match self.read(&[row.id]).await.remove(&row.id) {
-                    // The store's time is not there yet.
-                    Some(same) if same.version == row.version => tokio::time::sleep(RETRY).await,
+                    // The store's time is not there yet, for this one nor for those after it.
+                    Some(same) if same.version == row.version => {
+                        tokio::time::sleep(RETRY).await;
+                        return;
+                    }
                     Some(newer) => self.running.0.offer(&newer),
                     None => self.running.0.end_topic(row.id),
                 },
