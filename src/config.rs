@@ -4,6 +4,7 @@
 mod callers;
 mod changes;
 mod hidden;
+mod limits;
 mod listen;
 mod postgres;
 mod store;
@@ -21,6 +22,7 @@ use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
+use limits::LimitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -56,14 +58,6 @@ struct File {
     log: LogSection,
     audit: AuditSection,
     callers: Vec<CallerSection>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct LimitsSection {
-    arguments_bytes: Option<usize>,
-    open_per_principal: Option<u32>,
-    open_per_agent: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -248,25 +242,7 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let open_limits = OpenLimits {
-            per_principal: bounded(
-                "limits.open_per_principal",
-                file.limits.open_per_principal,
-                100,
-                1,
-                1_000_000,
-                &mut problems,
-            ),
-            per_agent: bounded("limits.open_per_agent", file.limits.open_per_agent, 1_000, 1, 1_000_000, &mut problems),
-        };
-        let arguments_bytes = bounded(
-            "limits.arguments_bytes",
-            file.limits.arguments_bytes,
-            crate::domain::arguments::DEFAULT_MAX_ARGUMENTS_BYTES,
-            2,
-            crate::domain::canonical::MAX_BYTES,
-            &mut problems,
-        );
+        let limits::Resolved { arguments_bytes, open_limits } = limits::resolve(&file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {

@@ -3,12 +3,15 @@
 //!
 //! - `keyring`: several secrets at once, of which the first makes what is new; which of them a table may be used with
 //! - `sealing`: the arguments of an approval, kept so that the database alone does not show them
+//! - `signing`: what others can check without a secret: permits and the audit's checkpoints
 
 mod keyring;
 mod sealing;
+mod signing;
 
 pub use keyring::{Keyring, SecretProblems, TableKeys, open, read_files};
 pub use sealing::SealError;
+pub use signing::{PublicKey, Signature, SigningKey, is_signed};
 
 use crate::domain::hex::{self, hex, parse_hex};
 use crate::domain::ids::ApprovalId;
@@ -256,6 +259,8 @@ impl ServerSecret {
             consume: expand(&derive, b"consume-token")?,
             page: expand(&derive, b"page-token")?,
             seal: expand(&derive, b"seal")?,
+            permit: SigningKey::of(&expand(&derive, b"permit")?)?,
+            checkpoint: SigningKey::of(&expand(&derive, b"checkpoint")?)?,
         })
     }
 }
@@ -267,6 +272,8 @@ pub struct Keys {
     consume: Zeroizing<[u8; 64]>,
     page: Zeroizing<[u8; 64]>,
     seal: Zeroizing<[u8; 32]>,
+    permit: SigningKey,
+    checkpoint: SigningKey,
 }
 
 impl fmt::Debug for Keys {
@@ -279,6 +286,16 @@ impl Keys {
     /// The id of the secret, in 16 hexadecimal digits. It is no secret: tokens and rows name it.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Signs permits.
+    pub fn permit(&self) -> &SigningKey {
+        &self.permit
+    }
+
+    /// Signs the audit's checkpoints.
+    pub fn checkpoint(&self) -> &SigningKey {
+        &self.checkpoint
     }
 
     /// What the table keeps of the secret.

@@ -1,6 +1,7 @@
 //! Connections of the doors' listener, over TCP or a Unix socket. Where the process has no descriptor left for one more,
 //! accepting waits a little and says so, instead of asking again and again.
 
+use crate::auth::Peer;
 use crate::service::Sparing;
 use std::future::Future as _;
 use std::io::{IoSlice, Result};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::Sleep;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 /// Long enough for a connection to end, short enough for a caller to wait.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -96,13 +97,14 @@ macro_rules! either {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
+    fn connect_info(&self) -> Peer {
         match self {
-            Self::Tcp(stream) => stream.connect_info(),
-            // Whoever connects to a file has no address.
-            Self::Unix(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
+            Self::Tcp(stream) => stream.peer_addr().map_or(Peer::Unknown, Peer::Address),
+            Self::Unix(stream) => stream
+                .peer_cred()
+                .map_or(Peer::Unknown, |process| Peer::Process { uid: process.uid(), pid: process.pid() }),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Who calls. A caller has one role, which is one service's door, and explicit bounds. There is no unauthenticated mode.
 
+mod peer;
 mod shared;
 pub mod token;
 
+pub use peer::{Peer, PeerCertificate, Trust};
 pub use shared::{Credential, SharedCallers};
 
 use crate::domain::pattern::{Pattern, any_matches};

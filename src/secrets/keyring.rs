@@ -60,6 +60,11 @@ impl Keyring {
         self.all().map(Keys::stored).collect()
     }
 
+    /// The keys of the one that makes what is new.
+    pub fn first(&self) -> &Keys {
+        &self.first
+    }
+
     /// The id of the one that makes what is new.
     pub fn first_id(&self) -> &str {
         &self.first.id
@@ -150,7 +155,8 @@ impl Keyring {
         sealing::unseal(&keys.seal, approval, fingerprint, &sealed.bytes)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Keys> {
+    /// The keys of every secret, the first one first.
+    pub fn all(&self) -> impl Iterator<Item = &Keys> {
         std::iter::once(&self.first).chain(&self.further)
     }
 

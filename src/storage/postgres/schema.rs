@@ -27,6 +27,19 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     // The first one that was ever released for this database: it has no binary before it.
     Migration { version: 4, name: "0004_shared", sql: include_str!("migrations/0004_shared.sql"), compatible_from: 4 },
+    // An older binary deletes audit records that have no seal yet.
+    Migration {
+        version: 5,
+        name: "0005_audit_seals",
+        sql: include_str!("migrations/0005_audit_seals.sql"),
+        compatible_from: 5,
+    },
+    Migration {
+        version: 6,
+        name: "0006_fatigue",
+        sql: include_str!("migrations/0006_fatigue.sql"),
+        compatible_from: 5,
+    },
 ];
 
 /// How long to wait for who migrates, and for what holds a table.

@@ -22,6 +22,19 @@ pub(in crate::storage) const MIGRATIONS: &[Migration] = &[
         compatible_from: 2,
     },
     Migration { version: 4, name: "0004_shared", sql: include_str!("migrations/0004_shared.sql"), compatible_from: 2 },
+    // An older binary deletes audit records that have no seal yet.
+    Migration {
+        version: 5,
+        name: "0005_audit_seals",
+        sql: include_str!("migrations/0005_audit_seals.sql"),
+        compatible_from: 5,
+    },
+    Migration {
+        version: 6,
+        name: "0006_fatigue",
+        sql: include_str!("migrations/0006_fatigue.sql"),
+        compatible_from: 5,
+    },
 ];
 
 /// Marks a file as Countersign's, in its header (`CSGN`).

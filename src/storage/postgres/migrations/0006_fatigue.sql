@@ -1,0 +1,1 @@
+-- Limits against questions that wear people out.

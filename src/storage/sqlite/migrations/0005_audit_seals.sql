@@ -1,0 +1,1 @@
+-- The audit, provable: seals, tree and checkpoints.
