@@ -2,6 +2,7 @@
 //! `backend`.
 
 pub mod arguments;
+pub mod attacks;
 pub mod attempts;
 pub mod audit;
 pub mod batch;
