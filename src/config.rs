@@ -93,7 +93,9 @@ impl File {
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| at_line(&error))?;
         let mut unknown = Vec::new();
-        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(format!("{path}: is no key")))
+        // A section that may be left out adds a question mark to the way there.
+        let named = |path: serde_ignored::Path<'_>| format!("{}: is no key", path.to_string().replace(".?", ""));
+        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(named(path)))
             .map_err(|error| at_line(&error))?;
         Ok((file, unknown))
     }

@@ -139,11 +139,20 @@ mod tests {
         newer.secret_file = "another".into();
         newer.store.sqlite_mut().unwrap().readers += 1;
         newer.policy_settle = Duration::from_secs(1);
+        newer.connections += 1;
+        let own = crate::config::OwnListener { address: newer.listen.clone(), socket_mode: 0o600, tls: None };
+        newer.doors.approver = Some(own);
         newer.log_filter = "debug".to_owned();
-        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store.readers"]);
+        assert_eq!(
+            config.needs_restart(&newer),
+            ["doors.approver", "policy_settle", "limits.connections", "log.filter", "store.readers"]
+        );
         let postgres = PostgresSettings::at("postgres://u@db/cs");
         newer.store = StoreSettings::Postgres(postgres.clone());
-        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store"]);
+        assert_eq!(
+            config.needs_restart(&newer),
+            ["doors.approver", "policy_settle", "limits.connections", "log.filter", "store"]
+        );
         let mut other = newer.clone();
         assert!(newer.needs_restart(&other).is_empty());
         let password = Some(zeroize::Zeroizing::new("hunter2".to_owned()));

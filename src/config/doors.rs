@@ -253,3 +253,117 @@ fn resolved(path: &Path) -> PathBuf {
         (Some(_) | None, _) => path.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClientCertificates;
+    use crate::config::tests::load;
+
+    /// The listeners of a configuration: the key, the place and the doors of each.
+    fn listeners(text: &str) -> Vec<String> {
+        let config = load(text).unwrap_or_else(|problems| panic!("{text}: {problems}"));
+        let shown = |listener: &ListenerSettings| format!("{} {} {}", listener.key, listener.address, listener.names());
+        config.listeners().iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_door_is_on_the_common_listener_or_on_its_own() {
+        assert_eq!(listeners(""), ["listen 127.0.0.1:7400 agent,approver,operator"]);
+        assert_eq!(
+            listeners("[doors.approver]\nlisten = \"127.0.0.1:7402\""),
+            ["listen 127.0.0.1:7400 agent,operator", "doors.approver.listen 127.0.0.1:7402 approver"]
+        );
+        assert_eq!(
+            listeners(
+                "doors.agent.listen = \"unix:a\"\ndoors.approver.listen = \"[::1]:1\"\ndoors.operator.listen = \"[::1]:1\""
+            ),
+            ["doors.agent.listen unix:/etc/countersign/a agent", "doors.approver.listen [::1]:1 approver,operator"]
+        );
+        assert_eq!(
+            listeners("doors.agent.listen = \"127.0.0.1:7400\"").len(),
+            1,
+            "one that names the common listener is on it"
+        );
+        let free =
+            "listen = \"127.0.0.1:0\"\ndoors.agent.listen = \"127.0.0.1:0\"\ndoors.operator.listen = \"127.0.0.1:0\"";
+        assert_eq!(listeners(free).len(), 3, "a free port is another one each time");
+    }
+
+    #[test]
+    fn what_cannot_stand_side_by_side_is_named() {
+        let tls = "tls = { certificate_file = \"c\", key_file = \"k\" }";
+        for (text, says) in [
+            ("doors.agent.listen = \"localhost:1\"", "doors.agent.listen: \"localhost:1\": is no address and port"),
+            ("doors.agent.socket_mode = \"0660\"", "doors.agent.socket_mode: says nothing without doors.agent.listen"),
+            ("doors.agent = { listen = \"unix:a\", socket_mode = \"0777\" }", "doors.agent.socket_mode: \"0777\""),
+            (&format!("[doors.operator]\n{tls}"), "doors.operator.tls: says nothing without"),
+            (&format!("[doors.operator]\nlisten = \"unix:a\"\n{tls}"), "doors.operator.tls: a Unix socket has none"),
+            (&format!("listen = \"unix:a\"\n{tls}"), "tls: a Unix socket has none"),
+            (
+                &format!("doors.agent.listen = \"127.0.0.1:1\"\n[doors.operator]\nlisten = \"127.0.0.1:1\"\n{tls}"),
+                "doors.agent.listen and doors.operator.listen are both 127.0.0.1:1: then their tls",
+            ),
+            (&format!("doors.agent.listen = \"127.0.0.1:7400\"\n{tls}"), "doors.agent.listen and listen are both"),
+            (
+                "doors.agent.listen = \"0.0.0.0:7400\"",
+                "doors.agent.listen and listen are in each other's way: 0.0.0.0:7400 and 127.0.0.1:7400",
+            ),
+            ("doors.agent.listen = \"[::]:7401\"", "doors.agent.listen and health_listen are in each other's way"),
+            ("doors.agent.listen = \"127.0.0.1:7401\"", "doors.agent.listen and health_listen"),
+            (
+                "doors.agent.listen = \"unix:/usr/../usr/a\"\ndoors.approver.listen = \"unix:/usr/a\"",
+                "doors.agent.listen and doors.approver.listen are in each other's way",
+            ),
+            (
+                &format!(
+                    "{tls}\ndoors.agent.listen = \"[::1]:1\"\ndoors.approver.listen = \"[::1]:2\"\ndoors.operator.listen = \"[::1]:3\""
+                ),
+                "tls: guards nothing",
+            ),
+        ] {
+            let problems = load(text).unwrap_err().0;
+            assert!(problems.len() == 1 && problems[0].starts_with(says), "{text}: {problems:?}");
+        }
+        for text in ["doors.agent.listen = \"[::1]:7400\"", "doors.agent.listen = \"127.0.0.2:7400\""] {
+            assert_eq!(listeners(text).len(), 2);
+        }
+    }
+
+    #[test]
+    fn tls_needs_its_files_and_says_whom_it_asks() {
+        let own = "certificate_file = \"c.pem\"\nkey_file = \"/k.pem\"\n";
+        let tls = |more: &str| load(&format!("[tls]\n{own}{more}")).map(|config| config.tls.unwrap());
+        let plain = tls("").unwrap();
+        assert_eq!(
+            (plain.certificate_file.to_str(), plain.key_file.to_str()),
+            (Some("/etc/countersign/c.pem"), Some("/k.pem"))
+        );
+        assert_eq!(plain.client_certificates, ClientCertificates::None);
+        assert_eq!(tls("client_ca_file = \"a\"").unwrap().client_certificates, ClientCertificates::Required);
+        let optional = tls("client_ca_file = \"a\"\nclient_certificates = \"optional\"\ncrl_files = [\"r\"]").unwrap();
+        assert_eq!((optional.client_certificates, optional.crl_files.len()), (ClientCertificates::Optional, 1));
+        for (more, says) in [
+            ("client_certificates = \"required\"", "tls.client_certificates: \"required\" needs client_ca_file"),
+            ("client_certificates = \"maybe\"", "tls.client_certificates: \"maybe\" is none of"),
+            ("client_ca_file = \"a\"\nclient_certificates = \"none\"", "tls.client_certificates: \"none\" beside"),
+            ("crl_files = [\"r\"]", "tls.crl_files: takes back what no client_ca_file"),
+            ("ciphers = \"all\"", "tls.ciphers: is no key"),
+        ] {
+            let problems = tls(more).unwrap_err().0;
+            assert!(problems.len() == 1 && problems[0].starts_with(says), "{more}: {problems:?}");
+        }
+        let problems = load("[doors.agent]\nlisten = \"[::1]:1\"\ntls = {}").unwrap_err().0;
+        assert!(problems.len() == 2 && problems[0].starts_with("doors.agent.tls.certificate_file: "), "{problems:?}");
+    }
+
+    #[test]
+    fn plaintext_where_others_can_read_is_known() {
+        let exposed = |text: &str| load(text).unwrap().listeners().iter().filter(|one| one.is_exposed()).count();
+        let tls = "tls = { certificate_file = \"c\", key_file = \"k\" }";
+        assert_eq!(exposed(""), 0);
+        assert_eq!(exposed("listen = \"0.0.0.0:7400\""), 1);
+        assert_eq!(exposed(&format!("listen = \"0.0.0.0:7400\"\n{tls}")), 0);
+        assert_eq!(exposed(&format!("listen = \"0.0.0.0:7400\"\n{tls}\ndoors.agent.listen = \"10.0.0.1:1\"")), 1);
+    }
+}

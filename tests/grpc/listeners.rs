@@ -87,9 +87,8 @@ async fn every_method_is_reached_through_the_listener_of_its_door_and_is_unknown
             check(channel.clone(), service).await.unwrap();
         }
         let ask = tonic_reflection::pb::v1::ServerReflectionRequest::default();
-        let reflection = tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient::new(channel)
-            .server_reflection_info(tokio_stream::once(ask));
-        reflection.await.unwrap();
+        let mut reflection = tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient::new(channel);
+        reflection.server_reflection_info(tokio_stream::once(ask)).await.unwrap();
     }
 }
 

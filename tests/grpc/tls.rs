@@ -227,8 +227,9 @@ async fn a_hundred_who_say_nothing_keep_nobody_out() {
         for _ in 0..100 {
             silent.push(TcpStream::connect(sealed.address()).await.unwrap());
         }
-        // Half of a record, and then nothing.
-        silent[0].write_all(&[22, 3, 1, 1, 0, 1]).await.unwrap();
+        // The beginning of a record, or of a preface, and then nothing.
+        let begins = if asked.is_some() { &[22, 3, 1, 1, 0, 1][..] } else { b"PRI * HTTP" };
+        silent[0].write_all(begins).await.unwrap();
         let channel = match asked {
             Some(_) => sealed.channel(&sealed.servers, None),
             None => client::channel(sealed.address()).unwrap(),

@@ -1,7 +1,7 @@
 //! The files of a listener's TLS, read whole at one moment, and what they come to if they hold together.
 
 use crate::config::{ClientCertificates, TlsSettings};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as library};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
@@ -87,7 +87,7 @@ impl Reading {
                 warnings.push(named(key.0, &format!("others than its owner may read the TLS key (mode {mode:04o})")));
             }
         }
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(library::default_provider());
         let own = certified(&certificate, &key, &mut problems, &mut warnings);
         let clients = authorities.and_then(|authorities| {
             let roots = roots(&authorities, &mut problems)?;
@@ -238,7 +238,7 @@ fn signing_key(key: &Content<'_>, problems: &mut Vec<String>) -> Option<Arc<dyn 
             return None;
         }
     };
-    let signing = aws_lc_rs::sign::any_supported_type(&der);
+    let signing = library::sign::any_supported_type(&der);
     der.zeroize();
     signing.map_err(|_| problems.push(named(key.0, "is no private key that can be used: RSA, ECDSA or Ed25519"))).ok()
 }
