@@ -1,7 +1,9 @@
 //! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz` and `/metrics`, on a plaintext listener of its own,
 //! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::incoming::Incoming;
 use super::observe;
+use super::transport::server;
 use crate::engine::Engine;
 use crate::storage::Store;
 use axum::http::StatusCode;
@@ -10,7 +12,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tonic::Status;
@@ -137,12 +138,12 @@ impl Health {
 
 /// Serves the plaintext listener until `end`.
 pub(super) async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     service: HealthServer<HealthService>,
     health: Health,
     engine: Arc<Engine>,
     end: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> Result<(), tonic::transport::Error> {
     let ready = health.ready;
     let router = Routes::new(service)
         .prepare()
@@ -176,7 +177,7 @@ pub(super) async fn serve(
                 .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
             if grpc { Status::unimplemented("this listener serves health alone").into_http() } else { not_found() }
         });
-    axum::serve(listener, router).with_graceful_shutdown(end).await
+    server().accept_http1(true).serve_with_incoming_shutdown(router, incoming, end).await
 }
 
 fn not_found() -> axum::http::Response<Body> {

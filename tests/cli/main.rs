@@ -20,6 +20,7 @@ mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod tls;
 mod traces;
 mod watch;
 
