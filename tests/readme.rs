@@ -57,7 +57,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.open_limits, defaults.open_limits);
+    assert_eq!(config.question_limits, defaults.question_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);

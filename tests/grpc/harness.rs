@@ -251,8 +251,12 @@ impl Sidecar {
                 config.policy_settle = Duration::from_millis(20);
             }
         }
-        config.open_limits.per_principal = self.limits.0;
-        config.open_limits.per_agent = self.limits.1;
+        config.question_limits.per_principal = self.limits.0;
+        config.question_limits.per_agent = self.limits.1;
+        // Tests ask the same again and again; those of these limits say them.
+        config.question_limits.asked = None;
+        config.question_limits.per_action = self.limits.0;
+        config.question_limits.cool_off = Duration::ZERO;
         config.audited_evaluations = self.evaluations;
         change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);

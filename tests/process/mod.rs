@@ -49,7 +49,7 @@ impl Folder {
         };
         let config = [
             "listen = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\npolicy = \"policy.yaml\"\n".to_owned(),
-            "[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n".to_owned(),
+            "[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\nopen_per_action = 1000000\nasked_per_principal = 0\n".to_owned(),
             tables.to_owned(),
             caller("runtime", "agent", "agents = [\"*\"]\nprincipals = [\"*\"]"),
             caller("chat", "approver", "asserts_principal = [\"*\"]"),
