@@ -13,6 +13,7 @@ pub mod edge;
 pub mod evaluations;
 pub mod execution_lists;
 pub mod executions;
+pub mod fatigue;
 pub mod gone;
 pub mod harness;
 pub mod health;

@@ -93,16 +93,16 @@ BEGIN
                     AND approvals.connector = _connector AND approvals.action = _action LIMIT _most_of_action
             ) counted
         )
-        OR CASE WHEN _most_asked IS NULL THEN false ELSE EXISTS (
+        OR (CASE WHEN _most_asked IS NULL THEN false ELSE EXISTS (
             SELECT 1 FROM audit_records WHERE audit_records.kind = 'approval.requested'
                 AND audit_records.principal = _principal AND audit_records.time > _now - _asked_within_us
             ORDER BY audit_records.time DESC LIMIT 1 OFFSET _most_asked - 1
-        ) END
-        OR CASE WHEN _cool_off_us = 0 THEN false ELSE EXISTS (
+        ) END)
+        OR (CASE WHEN _cool_off_us = 0 THEN false ELSE EXISTS (
             SELECT 1 FROM approvals WHERE approvals.state = 'denied' AND approvals.principal = _principal
                 AND approvals.fingerprint = _fingerprint AND approvals.decide_time > _now - _cool_off_us
                 AND approvals.agent = _agent AND approvals.conversation IS NOT DISTINCT FROM _conversation
-        ) END
+        ) END)
     THEN
         RETURN;
     END IF;
