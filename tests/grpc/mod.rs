@@ -44,6 +44,7 @@ pub mod steps;
 pub mod story;
 pub mod sweeping;
 pub mod tenants;
+pub mod told;
 pub mod waits;
 pub mod watching;
 pub mod wire;

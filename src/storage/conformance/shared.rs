@@ -103,6 +103,7 @@ pub(in super::super) async fn the_same_question_through_two_stores_is_one_approv
 pub(in super::super) async fn limits_hold_over_two_stores(fixture: Fixture) {
     let other = fixture.beside().await;
     let limits = [
+        (QuestionLimits { per_action: 7, ..NO_LIMITS }, OpenLimit::PerAction),
         (QuestionLimits { per_principal: 7, per_agent: 1_000, ..NO_LIMITS }, OpenLimit::PerPrincipal),
         (QuestionLimits { per_principal: 1_000, per_agent: 7, ..NO_LIMITS }, OpenLimit::PerAgent),
     ];
@@ -110,8 +111,9 @@ pub(in super::super) async fn limits_hold_over_two_stores(fixture: Fixture) {
         let answers = through_both(&fixture, &other, 60, |store, number| {
             let mut question = question_about(&number.to_string());
             (question.subject.principal, question.subject.agent) = match reached {
-                OpenLimit::PerAction => unreachable!("no round is about it"),
-                OpenLimit::PerPrincipal => (id(&format!("one-{round}")), id(&format!("agent-{round}-{number}"))),
+                OpenLimit::PerPrincipal | OpenLimit::PerAction => {
+                    (id(&format!("one-{round}")), id(&format!("agent-{round}-{number}")))
+                }
                 OpenLimit::PerAgent => (id(&format!("principal-{round}-{number}")), id(&format!("one-{round}"))),
             };
             let new = asked(question, limits);
