@@ -177,7 +177,7 @@ async fn serve(
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.open_limits);
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.question_limits);
     let engine = engine.counting(Arc::clone(&metrics));
     let (engine, evaluation_audit) = match config.audited_evaluations {
         AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),

@@ -24,7 +24,7 @@ use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::{OpenLimits, Retention};
+use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
 use doors::DoorsSection;
 use limits::LimitsSection;
@@ -172,12 +172,12 @@ pub struct Config {
     pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
-    /// How many approvals may be open at once.
-    pub open_limits: OpenLimits,
     /// How many connections each of the doors' listeners has at once.
     pub connections: usize,
     /// How long a new connection may take for its TLS handshake, and then until it has begun to speak HTTP/2.
     pub handshake_timeout: Duration,
+    /// How much people are asked.
+    pub question_limits: QuestionLimits,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -262,9 +262,10 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, open_limits, connections, handshake_timeout } =
-            limits::resolve(&file.limits, &mut problems);
+        let limits::Resolved { arguments_bytes, question_limits, connections, handshake_timeout } =
+            limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
+        limits::outlive(&question_limits, &retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -304,9 +305,9 @@ impl Config {
             secret_file,
             further_secret_files,
             arguments_bytes,
-            open_limits,
             connections,
             handshake_timeout,
+            question_limits,
             sweep_every,
             retention,
             preview,

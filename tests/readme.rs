@@ -65,9 +65,9 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.connections, defaults.connections);
     assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
+    assert_eq!(config.question_limits, defaults.question_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
@@ -162,7 +162,9 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/errors.rs")).unwrap();
+    let errors: String = ["src/service/errors.rs", "src/service/errors/fatigue.rs"]
+        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+        .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted

@@ -34,7 +34,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::storage::{OpenLimits, Store};
+use crate::storage::{QuestionLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +49,7 @@ pub struct Engine {
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
     secrets: ArcSwap<Secrets>,
-    limits: OpenLimits,
+    limits: QuestionLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
     watching: Arc<watching::Hub>,
@@ -77,7 +77,7 @@ impl Engine {
         policy: Arc<Policy>,
         previewer: Previewer,
         secrets: Secrets,
-        limits: OpenLimits,
+        limits: QuestionLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
         Self {
