@@ -6,6 +6,7 @@ mod changes;
 mod hidden;
 mod limits;
 mod listen;
+mod permits;
 mod postgres;
 mod store;
 mod upkeep;
@@ -18,11 +19,13 @@ pub use store::{SqliteSettings, StoreSettings, beside};
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
+use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
 use limits::LimitsSection;
+use permits::PermitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -57,6 +60,7 @@ struct File {
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
+    permits: PermitsSection,
     callers: Vec<CallerSection>,
 }
 
@@ -172,6 +176,8 @@ pub struct Config {
     pub log_filter: String,
     /// Which evaluations the audit keeps.
     pub audited_evaluations: AuditedEvaluations,
+    /// Who issues permits and for whom; none: they are not signed.
+    pub permits: Option<PermitNames>,
     /// Who may call.
     pub callers: Callers,
 }
@@ -268,6 +274,7 @@ impl Config {
                 AuditedEvaluations::default()
             }),
         };
+        let permits = permits::resolve(&file.permits, &mut problems);
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -288,6 +295,7 @@ impl Config {
             log_format,
             log_filter,
             audited_evaluations,
+            permits,
             callers,
         };
         (config, problems)
