@@ -73,8 +73,13 @@ fn same_but_for_how_it_is_shown(ours: &str, theirs: &str) -> bool {
     let ((ours, shown), (theirs, exact)) = (parts(ours), parts(theirs));
     let exact = String::from_utf8(bytes(&exact)).unwrap();
     let cut = exact.len() > 500 || exact.split('/').any(|step| step.chars().count() > 64);
-    let escaped = neutralise(&exact, LineBreaks::Escape).text;
-    ours.starts_with("no ") && ours == theirs && (cut || hex(escaped.as_bytes()) == shown)
+    // Each step by itself, as a mark that stands first in a name has nothing to stand on.
+    let shows = |step: &str| {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        neutralise(&name, LineBreaks::Escape).text.replace('~', "~0").replace('/', "~1")
+    };
+    let escaped: Vec<String> = exact.split('/').map(shows).collect();
+    ours.starts_with("no ") && ours == theirs && (cut || hex(escaped.join("/").as_bytes()) == shown)
 }
 
 fn ours(document: &[u8]) -> String {

@@ -60,7 +60,8 @@ class Edges(unittest.TestCase):
             self.assertEqual((said.code, said.pointer, said.offset), (code, pointer, offset))
 
     def test_what_is_no_utf_8_is_refused_as_bytes_and_as_text(self) -> None:
-        for text in [b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', '{"a":"\ud800"}', '{"a":"\udc00"}']:
+        hostile: list[str | bytes] = [b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', '{"a":"\ud800"}', '{"a":"\udc00"}']
+        for text in hostile:
             with self.subTest(text), self.assertRaises(CanonicalError) as refused:
                 canonical_json(text)
             said = refused.exception
@@ -69,7 +70,8 @@ class Edges(unittest.TestCase):
     def test_the_limit_counts_bytes_as_handed_over(self) -> None:
         full = '{"a":"' + "x" * (MAX_BYTES - 8) + '"}'
         self.assertEqual(canonical_json(full), full)
-        for text in [full + " ", full.replace("x", "\u00e9", 1), (full + " ").encode()]:
+        longer: list[str | bytes] = [full + " ", full.replace("x", "\u00e9", 1), (full + " ").encode()]
+        for text in longer:
             with self.assertRaises(CanonicalError) as refused:
                 canonical_json(text)
             self.assertEqual((refused.exception.code, refused.exception.offset), ("TOO_LARGE", MAX_BYTES))
@@ -79,9 +81,10 @@ class Edges(unittest.TestCase):
             canonical_json(full + " ", max_bytes=MAX_BYTES * 2)
 
     def test_what_is_no_text_is_a_mistake_of_the_program(self) -> None:
-        for wrong in [None, {}, 1, bytearray(b"{}")]:
+        mistakes: list[Any] = [None, {}, 1, bytearray(b"{}")]
+        for wrong in mistakes:
             with self.assertRaises(TypeError):
-                canonical_json(wrong)  # type: ignore[arg-type]
+                canonical_json(wrong)
         with self.assertRaises(ValueError):
             fingerprint("c\ud800", None, "x", "")
         for revision in [-1, MAX_REVISION + 1]:

@@ -212,9 +212,9 @@ class _Reader:
         members.sort(key=lambda member: member[:2])
         for first, second in zip(members, members[1:]):
             if first[0] == second[0]:
-                fault = _Fault("DUPLICATE_MEMBER", second[1])
-                fault.trail.append(second[2])
-                raise fault
+                twice = _Fault("DUPLICATE_MEMBER", second[1])
+                twice.trail.append(second[2])
+                raise twice
         return "{" + ",".join(f"{_quoted(name)}:{value}" for _, _, name, value in members) + "}"
 
     def array(self, depth: int) -> str:
