@@ -179,6 +179,10 @@ async fn serve(
     }
     let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.question_limits);
     let engine = engine.counting(Arc::clone(&metrics));
+    let engine = match &config.permits {
+        Some(names) => engine.signing_permits(names.clone()),
+        None => engine,
+    };
     let (engine, evaluation_audit) = match config.audited_evaluations {
         AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
         AuditedEvaluations::All => {

@@ -7,6 +7,7 @@ mod doors;
 mod hidden;
 mod limits;
 mod listen;
+mod permits;
 mod postgres;
 mod store;
 mod tls;
@@ -22,12 +23,14 @@ pub use tls::{ClientCertificates, TlsSettings};
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
+use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
 use doors::DoorsSection;
 use limits::LimitsSection;
+use permits::PermitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,6 +68,7 @@ struct File {
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
+    permits: PermitsSection,
     callers: Vec<CallerSection>,
 }
 
@@ -190,6 +194,8 @@ pub struct Config {
     pub log_filter: String,
     /// Which evaluations the audit keeps.
     pub audited_evaluations: AuditedEvaluations,
+    /// Who issues permits and for whom; none: they are not signed.
+    pub permits: Option<PermitNames>,
     /// Who may call.
     pub callers: Callers,
 }
@@ -290,6 +296,7 @@ impl Config {
                 AuditedEvaluations::default()
             }),
         };
+        let permits = permits::resolve(&file.permits, &mut problems);
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -314,6 +321,7 @@ impl Config {
             log_format,
             log_filter,
             audited_evaluations,
+            permits,
             callers,
         };
         doors::clashes(&config, &mut problems);

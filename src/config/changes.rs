@@ -30,6 +30,7 @@ impl Config {
             log_format,
             log_filter,
             audited_evaluations,
+            permits,
             callers: _,
         } = self;
         let mut keys = changed([
@@ -55,6 +56,7 @@ impl Config {
             ("sweeper.every", *sweep_every == newer.sweep_every),
             ("retention", *retention == newer.retention),
             ("audit.evaluations", *audited_evaluations == newer.audited_evaluations),
+            ("permits", *permits == newer.permits),
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),

@@ -26,6 +26,7 @@ pub mod model;
 pub mod moves;
 pub mod operator;
 pub mod outages;
+pub mod permits;
 pub mod policy_changes;
 pub mod promises;
 pub mod races;

@@ -141,7 +141,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("aws_lc_rs", &["secrets"]),
     // Tokens of an issuer; their keys are fetched by what runs beside the doors.
     ("jsonwebtoken", &["auth"]),
-    ("ureq", &["app"]),
+    ("ureq", &["app", "cli"]),
     ("base64", &["auth", "secrets", "domain", "app", "cli"]),
     ("sha2", &["app", "domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
