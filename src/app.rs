@@ -3,6 +3,7 @@
 
 mod health;
 mod incoming;
+mod issuers;
 mod observe;
 mod reload;
 mod secrets;
@@ -182,8 +183,8 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
-    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
+    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes).taking(config.message_bytes);
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics)).taking(config.message_bytes);
     let under_way = edge.under_way();
     let mut rest = Routes::new(health_service.clone());
     if config.reflection {
@@ -219,6 +220,7 @@ async fn serve(
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let secrets = Arc::new(SecretsWatch::new(Arc::clone(&engine), health.clone()));
     let watching_secrets = tokio::spawn(Arc::clone(&secrets).run(stopped.clone()));
+    tokio::spawn(issuers::keep_keys(callers.clone(), stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
     tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     match &address {

@@ -4,6 +4,7 @@
 mod callers;
 mod changes;
 mod hidden;
+mod issuers;
 mod limits;
 mod listen;
 mod postgres;
@@ -22,6 +23,7 @@ use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{OpenLimits, Retention};
 use callers::CallerSection;
+use issuers::IssuerSection;
 use limits::LimitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -57,6 +59,7 @@ struct File {
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
+    issuers: Vec<IssuerSection>,
     callers: Vec<CallerSection>,
 }
 
@@ -158,6 +161,8 @@ pub struct Config {
     pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
+    /// What one message may measure, in bytes.
+    pub message_bytes: usize,
     /// How many approvals may be open at once.
     pub open_limits: OpenLimits,
     /// How long the background work waits between two passes.
@@ -242,7 +247,8 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, open_limits } = limits::resolve(&file.limits, &mut problems);
+        let limits::Resolved { arguments_bytes, open_limits, message_bytes, of_callers } =
+            limits::resolve(&file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
@@ -268,7 +274,7 @@ impl Config {
                 AuditedEvaluations::default()
             }),
         };
-        let callers = callers::resolve(file.callers, folder, &mut problems);
+        let callers = callers::resolve(file.callers, file.issuers, of_callers, folder, &mut problems);
         let config = Self {
             listen,
             socket_mode,
@@ -281,6 +287,7 @@ impl Config {
             secret_file,
             further_secret_files,
             arguments_bytes,
+            message_bytes,
             open_limits,
             sweep_every,
             retention,
@@ -331,6 +338,15 @@ fn span(
             default
         }
     }
+}
+
+/// What a file that a section names holds, if it is no longer than `most` bytes.
+fn file_bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
+    if bytes.len() > most { Err(format!("is larger than {most} bytes")) } else { Ok(bytes) }
 }
 
 fn bounded<N: PartialOrd + std::fmt::Display>(

@@ -35,8 +35,8 @@ fn folder(name: &str) -> PathBuf {
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
     let samples = blocks("toml");
-    assert_eq!(samples.len(), 2);
-    std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
+    assert_eq!(samples.len(), 3);
+    std::fs::write(folder.join("countersign.toml"), &samples[1]).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
     }
@@ -58,6 +58,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
     assert_eq!(config.open_limits, defaults.open_limits);
+    assert_eq!(config.message_bytes, defaults.message_bytes);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
@@ -67,9 +68,31 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
 }
 
 #[test]
+fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
+    let folder = folder("callers");
+    std::fs::write(folder.join("countersign.toml"), &blocks("toml")[0]).unwrap();
+    std::fs::write(folder.join("id-ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.callers.iter().count(), 4);
+    let said = config.callers.issuers().next().unwrap().settings().clone();
+    std::fs::write(
+        folder.join("less.toml"),
+        "[[issuers]]\nname = \"corp\"\nissuer = \"x\"\naudience = \"countersign\"\njwks_url = \"https://x\"\n",
+    )
+    .unwrap();
+    let config = Config::load(Some(&folder.join("less.toml")), &Overrides::default()).unwrap();
+    let defaults = config.callers.issuers().next().unwrap().settings().clone();
+    assert_eq!((&said.audience, &said.algorithms), (&defaults.audience, &defaults.algorithms));
+    assert_eq!(said.tolerance, defaults.tolerance);
+    assert_eq!(said.refresh_at_least_every, defaults.refresh_at_least_every);
+    assert_eq!(said.refresh_at_most_every, defaults.refresh_at_most_every);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
     let folder = folder("postgres");
-    let sample = &blocks("toml")[1];
+    let sample = &blocks("toml")[2];
     std::fs::write(folder.join("countersign.toml"), sample).unwrap();
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     let StoreSettings::Postgres(said) = &config.store else { panic!("{:?}", config.store) };
@@ -129,7 +152,8 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/errors.rs")).unwrap();
+    let source = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let errors = source("src/service/errors.rs") + &source("src/service/errors/callers.rs");
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted

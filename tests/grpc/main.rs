@@ -8,3 +8,5 @@ mod backend;
 mod file;
 #[path = "mod.rs"]
 mod grpc;
+#[path = "../tokens/mod.rs"]
+mod tokens;

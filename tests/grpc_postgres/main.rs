@@ -11,3 +11,5 @@ mod grpc;
 mod many;
 mod role;
 mod secrets;
+#[path = "../tokens/mod.rs"]
+mod tokens;

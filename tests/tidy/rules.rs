@@ -120,9 +120,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["app", "client", "main", "cli"]),
     ("tokio_rustls", &["app"]),
     ("x509_parser", &["app"]),
-    ("aws_lc_rs", &["secrets"]),
-    // Tokens of an issuer; their keys are fetched by what runs beside the doors.
-    ("jsonwebtoken", &["auth"]),
+    ("aws_lc_rs", &["secrets", "auth"]),
+    // The keys of an issuer of tokens are fetched by what runs beside the doors.
     ("ureq", &["app"]),
     ("base64", &["auth", "secrets", "domain", "app", "cli"]),
     ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
@@ -153,7 +152,20 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::time::Instant", &["clock", "storage", "sweeper", "engine", "service", "app", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
     // `metrics`: what the system knows of this process.
-    ("std::fs", &["metrics", "policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket"]),
+    (
+        "std::fs",
+        &[
+            "metrics",
+            "policy_files",
+            "policy_test",
+            "secrets",
+            "storage",
+            "config",
+            "cli",
+            "app::socket",
+            "app::issuers",
+        ],
+    ),
     ("std::net", &["address", "auth", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
     ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket"]),
