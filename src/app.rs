@@ -4,6 +4,7 @@
 mod connection;
 mod health;
 mod incoming;
+mod issuers;
 mod listeners;
 mod observe;
 mod reload;
@@ -199,8 +200,8 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
-    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
+    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes).taking(config.message_bytes);
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics)).taking(config.message_bytes);
     let under_way = edge.under_way();
     let mut rest = Routes::new(health_service.clone());
     if config.reflection {
@@ -239,6 +240,7 @@ async fn serve(
     for watch in opened.watches {
         tokio::spawn(reload::until(stopped.clone(), watch.run()));
     }
+    tokio::spawn(issuers::keep_keys(callers.clone(), stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
     let reload = reload.with_tls(opened.tls);
     listeners::tell(&opened.open, &listeners);

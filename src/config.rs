@@ -5,6 +5,7 @@ mod callers;
 mod changes;
 mod doors;
 mod hidden;
+mod issuers;
 mod limits;
 mod listen;
 mod permits;
@@ -29,6 +30,7 @@ use crate::domain::span::{parse_span, show_span};
 use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
 use doors::DoorsSection;
+use issuers::IssuerSection;
 use limits::LimitsSection;
 use permits::PermitsSection;
 use serde::Deserialize;
@@ -69,6 +71,7 @@ struct File {
     log: LogSection,
     audit: AuditSection,
     permits: PermitsSection,
+    issuers: Vec<IssuerSection>,
     callers: Vec<CallerSection>,
 }
 
@@ -182,6 +185,8 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// How much people are asked.
     pub question_limits: QuestionLimits,
+    /// What one message may measure, in bytes.
+    pub message_bytes: usize,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -268,8 +273,14 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, question_limits, connections, handshake_timeout } =
-            limits::resolve(file.limits, &mut problems);
+        let limits::Resolved {
+            arguments_bytes,
+            message_bytes,
+            question_limits,
+            of_callers,
+            connections,
+            handshake_timeout,
+        } = limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
         limits::outlive(&question_limits, &retention, &mut problems);
         let preview = file.preview;
@@ -297,7 +308,7 @@ impl Config {
             }),
         };
         let permits = permits::resolve(&file.permits, &mut problems);
-        let callers = callers::resolve(file.callers, folder, &mut problems);
+        let callers = callers::resolve(file.callers, file.issuers, of_callers, folder, &mut problems);
         let config = Self {
             listen,
             socket_mode,
@@ -315,6 +326,7 @@ impl Config {
             connections,
             handshake_timeout,
             question_limits,
+            message_bytes,
             sweep_every,
             retention,
             preview,
@@ -366,6 +378,15 @@ fn span(
             default
         }
     }
+}
+
+/// What a file that a section names holds, if it is no longer than `most` bytes.
+fn file_bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
+    if bytes.len() > most { Err(format!("is larger than {most} bytes")) } else { Ok(bytes) }
 }
 
 fn bounded<N: PartialOrd + std::fmt::Display>(

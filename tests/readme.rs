@@ -45,7 +45,7 @@ fn folder(name: &str) -> PathBuf {
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
     let samples = blocks("toml");
-    std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
+    std::fs::write(folder.join("countersign.toml"), &samples[1]).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
     }
@@ -69,12 +69,35 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.connections, defaults.connections);
     assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
     assert_eq!(config.question_limits, defaults.question_limits);
+    assert_eq!(config.message_bytes, defaults.message_bytes);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
     assert_eq!(config.permits, defaults.permits);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
+    let folder = folder("callers");
+    std::fs::write(folder.join("countersign.toml"), &blocks("toml")[0]).unwrap();
+    std::fs::write(folder.join("id-ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.callers.iter().count(), 4);
+    let said = config.callers.issuers().next().unwrap().settings().clone();
+    std::fs::write(
+        folder.join("less.toml"),
+        "[[issuers]]\nname = \"corp\"\nissuer = \"x\"\naudience = \"countersign\"\njwks_url = \"https://x\"\n",
+    )
+    .unwrap();
+    let config = Config::load(Some(&folder.join("less.toml")), &Overrides::default()).unwrap();
+    let defaults = config.callers.issuers().next().unwrap().settings().clone();
+    assert_eq!((&said.audience, &said.algorithms), (&defaults.audience, &defaults.algorithms));
+    assert_eq!(said.tolerance, defaults.tolerance);
+    assert_eq!(said.refresh_at_least_every, defaults.refresh_at_least_every);
+    assert_eq!(said.refresh_at_most_every, defaults.refresh_at_most_every);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -164,7 +187,7 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors: String = ["src/service/errors.rs", "src/service/errors/fatigue.rs"]
+    let errors: String = ["src/service/errors.rs", "src/service/errors/callers.rs", "src/service/errors/fatigue.rs"]
         .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
         .concat();
     let quoted = errors.split('"').skip(1).step_by(2);

@@ -229,7 +229,7 @@ fn callers(config: &Config, findings: &mut Findings) {
                 &[("agents", bounds.agents.is_empty()), ("principals", bounds.principals.is_empty())]
             }
             Powers::Asserts(persons) => &[("asserts_principal", persons.is_empty())],
-            Powers::Person(_) | Powers::Operator => &[],
+            Powers::Person(_) | Powers::Claimed | Powers::Operator => &[],
         };
         for (key, _) in bounds.iter().filter(|(_, empty)| *empty) {
             findings

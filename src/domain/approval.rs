@@ -52,6 +52,7 @@ use super::text::Identifier;
 use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod history;
@@ -162,6 +163,8 @@ pub struct Person {
     pub id: Identifier,
     /// Every group of today's policy that the person is in.
     pub groups: Vec<Identifier>,
+    /// The groups that the person is in by the word of whoever vouches for it, whether the policy lets them count or not.
+    pub vouched: Arc<[Identifier]>,
     /// The caller through which the person speaks.
     pub caller: Identifier,
 }

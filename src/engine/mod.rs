@@ -143,9 +143,11 @@ impl Engine {
         answer_of(&self.in_force.load().policy, &call, explain)
     }
 
-    /// A person at the approver's door, with every group that the policy has the person in now.
-    pub fn person(&self, id: Identifier, caller: Identifier) -> Person {
-        Person { groups: self.in_force.load().policy.groups().of(&id), id, caller }
+    /// A person at the approver's door, with every group that the policy has the person in now: those that it lists the person
+    /// in, and of the `vouched` ones those that it declares external.
+    pub fn person(&self, id: Identifier, caller: Identifier, vouched: &Arc<[Identifier]>) -> Person {
+        let groups = self.in_force.load().policy.groups().of_vouched(&id, vouched);
+        Person { groups, vouched: Arc::clone(vouched), id, caller }
     }
 }
 

@@ -173,18 +173,43 @@ pub enum CredentialRefusal {
     Invalid,
     /// It has expired.
     Expired,
+    /// It is more than one caller's.
+    Ambiguous,
+    /// A certificate that the listener's authorities no longer vouch for.
+    Untrusted,
+    /// A token of an issuer that is not good.
+    Jwt,
+    /// One that is signed with a key that is not known.
+    KeyUnknown,
+    /// One of an issuer whose keys have not been had so far.
+    KeysMissing,
     /// It opens another door.
     WrongRole,
 }
 
 impl Label for CredentialRefusal {
-    const ALL: &'static [Self] = &[Self::Missing, Self::Invalid, Self::Expired, Self::WrongRole];
+    const ALL: &'static [Self] = &[
+        Self::Missing,
+        Self::Invalid,
+        Self::Expired,
+        Self::Ambiguous,
+        Self::Untrusted,
+        Self::Jwt,
+        Self::KeyUnknown,
+        Self::KeysMissing,
+        Self::WrongRole,
+    ];
 
     fn text(self) -> &'static str {
         match self {
             Self::Missing => "CREDENTIALS_MISSING",
             Self::Invalid => "CREDENTIALS_INVALID",
             Self::Expired => "CREDENTIALS_EXPIRED",
+            Self::Ambiguous => "CREDENTIALS_AMBIGUOUS",
+            Self::Untrusted => "CERTIFICATE_NOT_TRUSTED",
+            Self::Jwt => "JWT_INVALID",
+            Self::KeyUnknown => "JWT_KEY_UNKNOWN",
+            Self::KeysMissing => "ISSUER_KEYS_MISSING",
             Self::WrongRole => "ROLE_NOT_ALLOWED",
         }
     }

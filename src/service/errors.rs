@@ -3,11 +3,13 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod callers;
 mod fatigue;
 mod waits;
 
+pub(super) use callers::{limit_reached, unauthenticated, unauthorised};
+
 use super::sparing::Sparing;
-use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
 use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
@@ -78,41 +80,6 @@ pub(super) fn unreadable() -> Status {
     refusal(Code::InvalidArgument, "INVALID_REQUEST", "the request cannot be read", Metadata::new())
 }
 
-/// A request that reached a handler without a caller of the right role.
-pub(super) fn unauthenticated() -> Status {
-    unauthorised(AuthError::Missing)
-}
-
-/// A request without the right credential.
-pub(super) fn unauthorised(error: AuthError) -> Status {
-    match error {
-        AuthError::Missing => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_MISSING",
-            "send one `authorization: Bearer TOKEN` with every call",
-            Metadata::new(),
-        ),
-        AuthError::Invalid => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_INVALID",
-            "the bearer token is no caller's: check the token and the `callers` of the configuration",
-            Metadata::new(),
-        ),
-        AuthError::Expired => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_EXPIRED",
-            "the bearer token has expired: use the one that replaced it",
-            Metadata::new(),
-        ),
-        AuthError::WrongRole { has, needs } => refusal(
-            Code::PermissionDenied,
-            "ROLE_NOT_ALLOWED",
-            format!("this service is for callers of the role {needs}; this one's is {has}"),
-            metadata([("role", has.to_string()), ("needed_role", needs.to_string())]),
-        ),
-    }
-}
-
 /// A stream whose credential no longer opens its door.
 pub(super) fn credential_ended() -> Status {
     refusal(
@@ -134,8 +101,8 @@ pub(super) fn deadline_exceeded() -> Status {
 }
 
 /// A message that is larger than any that is taken.
-pub(super) fn message_too_large() -> Status {
-    let most = super::MESSAGE_BYTES.to_string();
+pub(super) fn message_too_large(most: usize) -> Status {
+    let most = most.to_string();
     refusal(
         Code::ResourceExhausted,
         "MESSAGE_TOO_LARGE",

@@ -15,3 +15,5 @@ mod listeners;
 #[path = "../secrecy/mod.rs"]
 mod secrecy;
 mod tls;
+#[path = "../tokens/mod.rs"]
+mod tokens;

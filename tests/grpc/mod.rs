@@ -7,6 +7,7 @@ pub mod attempts;
 pub mod audit;
 pub mod batch;
 pub mod bounds;
+pub mod callers;
 pub mod consume;
 pub mod deadlines;
 pub mod decide;

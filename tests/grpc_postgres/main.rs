@@ -13,3 +13,5 @@ mod role;
 #[path = "../secrecy/mod.rs"]
 mod secrecy;
 mod secrets;
+#[path = "../tokens/mod.rs"]
+mod tokens;

@@ -138,9 +138,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["app", "client", "main", "cli"]),
     ("tokio_rustls", &["app"]),
     ("x509_parser", &["app"]),
-    ("aws_lc_rs", &["secrets"]),
-    // Tokens of an issuer; their keys are fetched by what runs beside the doors.
-    ("jsonwebtoken", &["auth"]),
+    ("aws_lc_rs", &["secrets", "auth"]),
+    // The keys of an issuer of tokens, and those of permits, are fetched by what runs beside the doors, and by commands.
     ("ureq", &["app", "cli"]),
     ("base64", &["auth", "secrets", "domain", "app", "cli"]),
     ("sha2", &["app", "domain", "policy_files", "auth", "secrets", "storage", "engine"]),
@@ -173,7 +172,18 @@ pub const WORLD: &[(&str, &[&str])] = &[
     // `metrics`: what the system knows of this process.
     (
         "std::fs",
-        &["metrics", "policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket", "app::tls"],
+        &[
+            "metrics",
+            "policy_files",
+            "policy_test",
+            "secrets",
+            "storage",
+            "config",
+            "cli",
+            "app::socket",
+            "app::issuers",
+            "app::tls",
+        ],
     ),
     ("std::net", &["address", "auth", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),

@@ -356,7 +356,12 @@ async fn ask(config: &Config, call: usize, approved: bool, decide_within: Option
     let asked = running.engine().request_approval(&agent, question).await.map_err(unexpected)?;
     let Asked::Open { approval, .. } = asked else { return Err(io::Error::other("nobody was asked")) };
     let approval = if approved {
-        let person = Person { id: identifier(PRINCIPAL)?, groups: Default::default(), caller: identifier("chat")? };
+        let person = Person {
+            id: identifier(PRINCIPAL)?,
+            groups: Default::default(),
+            vouched: Default::default(),
+            caller: identifier("chat")?,
+        };
         let fingerprint = approval.question.subject.fingerprint;
         let answer = Answer { verdict: Verdict::Approve, reason: None, shown_fingerprint: Some(fingerprint) };
         running.engine().decide(&person, approval.id, &answer).await.map_err(unexpected)?

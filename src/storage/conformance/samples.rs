@@ -152,7 +152,7 @@ pub(in super::super) fn retrying(execution: &Execution, now: Timestamp, question
 pub(in super::super) fn person(text: &str) -> Person {
     let (name, groups) = text.split_once(':').unwrap_or((text, ""));
     let groups = groups.split(',').filter(|group| !group.is_empty()).map(id).collect();
-    Person { id: id(name), groups, caller: id("console") }
+    Person { id: id(name), groups, vouched: [].into(), caller: id("console") }
 }
 
 pub(in super::super) fn request_key(name: &str, digest: &str) -> RequestKey {
