@@ -93,7 +93,12 @@ fn certificates_of_the_readmes_commands_are_served_and_called_with_its_flags() {
             3,
             "client's certificate",
         ),
-        (&localhost, with(&[("--client-certificate", "chat.pem"), ("--client-key", "ca.key")]), 3, ""),
+        (
+            &localhost,
+            with(&[("--client-certificate", "chat.pem"), ("--client-key", "ca.key")]),
+            3,
+            "chat.pem with its key: ",
+        ),
         (&localhost, [&[("--tls-ca", "chat.pem")][..], &shows].concat(), 3, "no authority in --tls-ca"),
         (&localhost, [&[("--tls-ca", "chat.key")][..], &shows].concat(), 3, "chat.key: has no certificate"),
         (&localhost, with(&[shows[0], shows[1], ("--tls-server-name", "sidecar")]), 3, "--tls-server-name"),
