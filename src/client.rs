@@ -88,13 +88,16 @@ fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
     Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER))
 }
 
+/// The content of a PEM file, cleared when dropped.
+pub type Pem = Zeroizing<Vec<u8>>;
+
 /// What a client goes by that calls over TLS. It prints nothing of its key.
 #[derive(Clone)]
 pub struct Tls {
     /// The authorities that may vouch for the sidecar (PEM).
-    pub authorities: Zeroizing<Vec<u8>>,
+    pub authorities: Pem,
     /// The client's own certificate, with what is between it and its authority, and its key (PEM).
-    pub identity: Option<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)>,
+    pub identity: Option<(Pem, Pem)>,
     /// The name in the sidecar's certificate; none: the host that is called.
     pub server_name: Option<String>,
 }
