@@ -120,6 +120,7 @@ pub(super) fn advice(message: &str) -> Option<&'static str> {
                 "CertificateExpired",
                 "CertificateRevoked",
                 "UnknownCA",
+                "UnsupportedCertificate",
                 "BadCertificate",
                 "CertificateUnknown",
                 "DecryptError",
