@@ -177,8 +177,12 @@ async fn serve(
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.open_limits);
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.question_limits);
     let engine = engine.counting(Arc::clone(&metrics));
+    let engine = match &config.permits {
+        Some(names) => engine.signing_permits(names.clone()),
+        None => engine,
+    };
     let (engine, evaluation_audit) = match config.audited_evaluations {
         AuditedEvaluations::Acting | AuditedEvaluations::None => (engine, None),
         AuditedEvaluations::All => {

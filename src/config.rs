@@ -7,6 +7,7 @@ mod doors;
 mod hidden;
 mod limits;
 mod listen;
+mod permits;
 mod postgres;
 mod store;
 mod tls;
@@ -22,12 +23,14 @@ pub use tls::{ClientCertificates, TlsSettings};
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
+use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::{OpenLimits, Retention};
+use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
 use doors::DoorsSection;
 use limits::LimitsSection;
+use permits::PermitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,6 +68,7 @@ struct File {
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
+    permits: PermitsSection,
     callers: Vec<CallerSection>,
 }
 
@@ -172,12 +176,12 @@ pub struct Config {
     pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
-    /// How many approvals may be open at once.
-    pub open_limits: OpenLimits,
     /// How many connections each of the doors' listeners has at once.
     pub connections: usize,
     /// How long a new connection may take for its TLS handshake, and then until it has begun to speak HTTP/2.
     pub handshake_timeout: Duration,
+    /// How much people are asked.
+    pub question_limits: QuestionLimits,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -190,6 +194,8 @@ pub struct Config {
     pub log_filter: String,
     /// Which evaluations the audit keeps.
     pub audited_evaluations: AuditedEvaluations,
+    /// Who issues permits and for whom; none: they are not signed.
+    pub permits: Option<PermitNames>,
     /// Who may call.
     pub callers: Callers,
 }
@@ -262,9 +268,10 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, open_limits, connections, handshake_timeout } =
-            limits::resolve(&file.limits, &mut problems);
+        let limits::Resolved { arguments_bytes, question_limits, connections, handshake_timeout } =
+            limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
+        limits::outlive(&question_limits, &retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -289,6 +296,7 @@ impl Config {
                 AuditedEvaluations::default()
             }),
         };
+        let permits = permits::resolve(&file.permits, &mut problems);
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -304,15 +312,16 @@ impl Config {
             secret_file,
             further_secret_files,
             arguments_bytes,
-            open_limits,
             connections,
             handshake_timeout,
+            question_limits,
             sweep_every,
             retention,
             preview,
             log_format,
             log_filter,
             audited_evaluations,
+            permits,
             callers,
         };
         doors::clashes(&config, &mut problems);

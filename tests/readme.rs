@@ -8,6 +8,7 @@ use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
 use countersign::domain::invocation::Binding;
+use countersign::domain::permit::{CLAIMS, PermitRefusal};
 use countersign::domain::wait::{Cause, WaitRefusal};
 use countersign::metrics::{Format, Metrics};
 use countersign::policy_files::load_policy;
@@ -65,12 +66,13 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.connections, defaults.connections);
     assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
+    assert_eq!(config.question_limits, defaults.question_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
+    assert_eq!(config.permits, defaults.permits);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();
@@ -162,7 +164,9 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/errors.rs")).unwrap();
+    let errors: String = ["src/service/errors.rs", "src/service/errors/fatigue.rs"]
+        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+        .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted
@@ -173,4 +177,30 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
     for name in names {
         assert!(tables.contains(&format!("`{name}`")), "{name} stands in no table of the README");
     }
+}
+
+#[test]
+fn the_tables_of_permits_say_what_is_signed_and_why_it_is_refused() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/permits.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let claims: BTreeSet<(&str, bool)> = rows
+        .filter_map(|row| row.split_once("` | "))
+        .filter_map(|(name, rest)| match rest.split(" | ").next() {
+            Some("yes") => Some((name, true)),
+            Some("no") => Some((name, false)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(claims, BTreeSet::from(CLAIMS));
+    let tables: String = text.lines().filter(|line| line.starts_with('|')).collect();
+    for reason in PermitRefusal::REASONS {
+        assert!(tables.contains(&format!("`{reason}`")), "{reason}");
+    }
+    // The sample of its configuration is one.
+    let sample = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = folder("permits");
+    std::fs::write(folder.join("countersign.toml"), sample).unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.permits.unwrap().audiences.len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
 }

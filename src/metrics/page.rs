@@ -174,8 +174,8 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     )?;
     page.histograms(
         "countersign_time_to_decide_seconds",
-        "From a question to each person's answer.",
-        [(Vec::new(), &metrics.time_to_decide)],
+        "From a question to each person's answer, by that answer.",
+        metrics.time_to_decide.read().map(|(verdict, histogram)| (vec![("verdict", verdict)], histogram)),
     )?;
     page.counters(
         "countersign_executions_started",
@@ -197,15 +197,21 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
 
 fn waiting(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     let backlog = metrics.backlog.get();
+    let pending = |pending| i64::try_from(pending).unwrap_or(i64::MAX);
     page.gauge(
         "countersign_approvals_pending",
         "Approvals that wait for people, up to 100000; none while the store does not say.",
-        backlog.map(|(pending, _)| i64::try_from(pending).unwrap_or(i64::MAX)),
+        backlog.map(|waiting| pending(waiting.pending)),
     )?;
     page.gauge(
         "countersign_oldest_pending_age_seconds",
         "How long the oldest of them has waited.",
-        backlog.map(|(_, age)| age.as_secs_f64()),
+        backlog.map(|waiting| waiting.oldest_age.as_secs_f64()),
+    )?;
+    page.gauge(
+        "countersign_approvals_unwatched",
+        "Approvals that wait for people while nobody who may answer has looked for two minutes, through any sidecar.",
+        backlog.map(|waiting| if waiting.is_unwatched { pending(waiting.pending) } else { 0 }),
     )
 }
 

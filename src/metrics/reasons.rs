@@ -16,12 +16,14 @@ pub const REASONS: &[&str] = &[
     "APPROVAL_REVOKED",
     "ARGUMENTS_CHANGED",
     "ARGUMENTS_ERASED",
+    "ASKED_TOO_OFTEN",
     "ATTEMPT_ID_REUSED",
     "ATTEMPT_OVER",
     "CALLER_OUT_OF_BOUNDS",
     "CONFIRMATION_RAISED",
     "CONNECTOR_MISMATCH",
     "CONVERSATION_MISMATCH",
+    "COOLING_OFF",
     "CREDENTIALS_ENDED",
     "CREDENTIALS_EXPIRED",
     "CREDENTIALS_INVALID",
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn every_reason_that_a_refusal_may_have_is_one_of_them() {
-        let errors = include_str!("../service/errors.rs");
+        let errors = concat!(include_str!("../service/errors.rs"), include_str!("../service/errors/fatigue.rs"));
         // Words of outcomes, which are values and not reasons.
         let outcomes = ["SUCCEEDED", "FAILED", "UNKNOWN"];
         let quoted = errors.split('"').skip(1).step_by(2).filter(|text| {

@@ -13,6 +13,7 @@ mod fingerprint;
 mod health;
 mod hostile;
 mod migrate;
+mod permit;
 mod postgres;
 mod reload;
 mod secret;

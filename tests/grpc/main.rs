@@ -12,4 +12,6 @@ mod file;
 mod grpc;
 // Listeners know nothing of the database behind them: these are run once.
 mod listeners;
+#[path = "../secrecy/mod.rs"]
+mod secrecy;
 mod tls;

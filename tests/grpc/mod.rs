@@ -2,6 +2,7 @@
 //! `backend`.
 
 pub mod arguments;
+pub mod attacks;
 pub mod attempts;
 pub mod audit;
 pub mod batch;
@@ -13,6 +14,7 @@ pub mod edge;
 pub mod evaluations;
 pub mod execution_lists;
 pub mod executions;
+pub mod fatigue;
 pub mod gone;
 pub mod harness;
 pub mod health;
@@ -24,6 +26,7 @@ pub mod model;
 pub mod moves;
 pub mod operator;
 pub mod outages;
+pub mod permits;
 pub mod policy_changes;
 pub mod promises;
 pub mod races;
@@ -43,6 +46,7 @@ pub mod steps;
 pub mod story;
 pub mod sweeping;
 pub mod tenants;
+pub mod told;
 pub mod waits;
 pub mod watching;
 pub mod wire;

@@ -10,4 +10,6 @@ mod cluster;
 mod grpc;
 mod many;
 mod role;
+#[path = "../secrecy/mod.rs"]
+mod secrecy;
 mod secrets;

@@ -32,12 +32,30 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto", "metrics"]),
     // The one file in which failures meet gRPC names every failure there is.
-    ("service::errors", &["storage::StoreError", "storage::OpenLimit", "storage::RefusedWait"]),
+    (
+        "service::errors",
+        &[
+            "storage::StoreError",
+            "storage::OpenLimit",
+            "storage::RefusedWait",
+            "storage::AskedLimit",
+            "storage::CoolingOff",
+        ],
+    ),
     ("address", &[]),
     ("client", &["proto", "address"]),
     ("config", &["config", "auth", "domain", "address"]),
     // Settings are handed to whom they are for.
-    ("config", &["clock::Clock", "storage::OpenLimits", "storage::Retention", "storage::sqlite::SqliteOptions"]),
+    (
+        "config",
+        &[
+            "clock::Clock",
+            "storage::AskedLimit",
+            "storage::QuestionLimits",
+            "storage::Retention",
+            "storage::sqlite::SqliteOptions",
+        ],
+    ),
     ("config", &["storage::postgres::PostgresOptions", "storage::postgres::TlsMode"]),
     ("telemetry", &["config"]),
     (
@@ -123,7 +141,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("aws_lc_rs", &["secrets"]),
     // Tokens of an issuer; their keys are fetched by what runs beside the doors.
     ("jsonwebtoken", &["auth"]),
-    ("ureq", &["app"]),
+    ("ureq", &["app", "cli"]),
     ("base64", &["auth", "secrets", "domain", "app", "cli"]),
     ("sha2", &["app", "domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
