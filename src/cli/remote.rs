@@ -122,7 +122,7 @@ impl Refused {
                 source = cause.source();
             }
             if let Some(advice) = tls::advice(&message) {
-                message = format!("{message}. {advice}");
+                message = format!("{message}; {advice}");
             }
         }
         Self { code: status.code(), reason, message, metadata }

@@ -191,7 +191,8 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(&path));
-        } else {
+        } else if path.is_file() {
+            // A socket has no content.
             found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
         }
     }

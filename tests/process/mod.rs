@@ -70,7 +70,7 @@ impl Drop for Folder {
     }
 }
 
-fn token(role: &str) -> String {
+pub fn token(role: &str) -> String {
     format!("cst_test_token_of_the_process_of_{role}")
 }
 
@@ -143,6 +143,11 @@ impl Sidecar {
     /// What it has logged.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
+    }
+
+    /// Where its doors are, or the agent's.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     pub fn clients(&self) -> Clients {
