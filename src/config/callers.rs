@@ -109,7 +109,7 @@ fn credential(section: &CallerSection, folder: &Path, place: &str, problems: &mu
 }
 
 fn token_in(path: &Path) -> Result<TokenHash, String> {
-    let mut text = Zeroizing::new(String::with_capacity(256));
+    let mut text = Zeroizing::new(String::with_capacity(4096 + 64));
     let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(|cause| cause.to_string())?;
     let token = text.trim_end_matches(['\r', '\n']);
