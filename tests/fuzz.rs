@@ -3,6 +3,7 @@
 //! seed is printed, and `COUNTERSIGN_TEST_SEED` repeats it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)]
+#![allow(clippy::print_stdout)]
 
 #[path = "random/mod.rs"]
 mod random;

@@ -305,7 +305,7 @@ mod tests {
             };
             let made = of(&one, quorum, split, excludes).zip(of(&other, quorum_too, split_too, excludes_too));
             prop_assume!(made.is_some());
-            let Some((a, b)) = made else { unreachable!() };
+            let Some((a, b)) = made else { return Ok(()) };
             let same = a.clauses() == b.clauses() && a.exclude_requester() == b.exclude_requester();
             prop_assert_eq!(a.digest() == b.digest(), same);
         }
