@@ -19,6 +19,8 @@ pub(super) struct LimitsSection {
     arguments_bytes: Option<usize>,
     open_per_principal: Option<u32>,
     open_per_agent: Option<u32>,
+    connections: Option<usize>,
+    handshake_timeout: Option<String>,
     open_per_action: Option<u32>,
     asked_per_principal: Option<u32>,
     asked_within: Option<String>,
@@ -28,6 +30,8 @@ pub(super) struct LimitsSection {
 /// What the section comes to.
 pub(super) struct Resolved {
     pub(super) arguments_bytes: usize,
+    pub(super) connections: usize,
+    pub(super) handshake_timeout: Duration,
     pub(super) question_limits: QuestionLimits,
 }
 
@@ -56,7 +60,16 @@ pub(super) fn resolve(section: LimitsSection, problems: &mut Vec<String>) -> Res
         crate::domain::canonical::MAX_BYTES,
         problems,
     );
-    Resolved { arguments_bytes, question_limits }
+    // A descriptor each, and some memory: what a listener of a sidecar has to do with is far below.
+    let connections = bounded("limits.connections", section.connections, 1_024, 1, 1_000_000, problems);
+    let handshake_timeout = span(
+        "limits.handshake_timeout",
+        section.handshake_timeout,
+        Duration::from_secs(10),
+        (Duration::from_millis(100), Duration::from_secs(60)),
+        problems,
+    );
+    Resolved { arguments_bytes, question_limits, connections, handshake_timeout }
 }
 
 /// Names the limits that look back further than what they look at is kept.

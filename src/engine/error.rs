@@ -5,7 +5,7 @@ use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::{ApprovalId, ExecutionId};
-use crate::secrets::SealError;
+use crate::secrets::{SealError, SecretError};
 use crate::storage::{AskedLimit, CoolingOff, OpenLimit, RefusedWait, StoreError};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub enum EngineError {
     ArgumentsErased(ApprovalId),
     /// Arguments were not sealed, or do not open.
     Sealing(SealError),
+    /// A permit was not signed.
+    Signing(SecretError),
     /// These server secrets are not at hand, and the table needs them: with them it might be done.
     SecretMissing(Vec<String>),
     /// Others changed the record each time; nothing was written.
@@ -97,5 +99,11 @@ impl From<StoreError> for EngineError {
 impl From<SealError> for EngineError {
     fn from(error: SealError) -> Self {
         Self::Sealing(error)
+    }
+}
+
+impl From<SecretError> for EngineError {
+    fn from(error: SecretError) -> Self {
+        Self::Signing(error)
     }
 }

@@ -30,6 +30,7 @@ use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::invocation::Invocation;
+use crate::domain::permit::PermitNames;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
@@ -52,6 +53,7 @@ pub struct Engine {
     limits: QuestionLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
+    permits: Option<PermitNames>,
     watching: Arc<watching::Hub>,
 }
 
@@ -89,6 +91,7 @@ impl Engine {
             watching: Arc::default(),
             metrics: Arc::default(),
             evaluation_audit: None,
+            permits: None,
         }
     }
 
@@ -105,6 +108,12 @@ impl Engine {
     #[must_use]
     pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
         Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// The same, signing permits under these names.
+    #[must_use]
+    pub fn signing_permits(self, names: PermitNames) -> Self {
+        Self { permits: Some(names), ..self }
     }
 
     /// What is counted.

@@ -6,18 +6,21 @@
 //! scrape waits for nobody.
 //!
 //! - `cells`: counters, gauges, histograms
+//! - `connections`: what came to the listeners, before any call
 //! - `calls`: calls by method; `reasons`: of what was refused
 //! - `page`: the families, in the order in which they are shown
 //! - `process`: what the system knows of this process
 
 mod calls;
 mod cells;
+mod connections;
 mod page;
 mod process;
 mod reasons;
 
 pub use calls::{Calls, Method, MethodId};
 pub use cells::{CALL_BOUNDS, Counter, CounterBy, Gauge, Histogram, Label, PEOPLE_BOUNDS};
+pub use connections::{ConnectionRefusal, Connections, ListenerName};
 pub use page::Format;
 pub use reasons::REASONS;
 
@@ -33,6 +36,8 @@ use std::time::Duration;
 
 /// Everything that is counted.
 pub struct Metrics {
+    /// Connections.
+    pub connections: Connections,
     /// Calls.
     pub calls: Calls,
     /// Credentials that were refused.
@@ -72,6 +77,7 @@ impl Metrics {
     /// Nothing counted yet, of these methods.
     pub fn new(methods: Vec<Method>) -> Self {
         Self {
+            connections: Connections::default(),
             calls: Calls::new(methods),
             credentials: CounterBy::default(),
             evaluations: CounterBy::default(),

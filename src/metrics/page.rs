@@ -73,6 +73,7 @@ impl Collector for All {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
         let metrics = &*self.0;
+        connections(&mut page, metrics)?;
         calls(&mut page, metrics)?;
         decisions(&mut page, metrics)?;
         waiting(&mut page, metrics)?;
@@ -82,6 +83,35 @@ impl Collector for All {
         build(&mut page)?;
         system(&mut page)
     }
+}
+
+fn connections(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
+    let connections = &metrics.connections;
+    page.gauges(
+        "countersign_connections_open",
+        "Connections that are open, by listener.",
+        connections.listeners().map(|listener| (vec![("listener", listener.name.text())], listener.open.get())),
+    )?;
+    page.by(
+        "countersign_connections_refused",
+        "Connections that were closed before any call.",
+        "reason",
+        &connections.refused,
+    )?;
+    page.counters(
+        "countersign_tls_loads",
+        "How often files of TLS were read, the start included, and whether they were taken.",
+        [
+            (vec![("result", "loaded")], connections.tls_loaded.get()),
+            (vec![("result", "refused")], connections.tls_refused.get()),
+        ],
+    )?;
+    let certified = connections.listeners().filter(|listener| listener.certificate_ends.get() != 0);
+    page.gauges(
+        "countersign_tls_certificate_end_timestamp_seconds",
+        "When the certificate that a listener shows ends.",
+        certified.map(|listener| (vec![("listener", listener.name.text())], listener.certificate_ends.get())),
+    )
 }
 
 fn calls(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {

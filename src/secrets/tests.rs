@@ -32,7 +32,7 @@ proptest! {
     }
 }
 
-fn keys(byte: u8) -> Keys {
+pub(super) fn keys(byte: u8) -> Keys {
     ServerSecret(Zeroizing::new([byte; 32])).keys().unwrap()
 }
 

@@ -230,6 +230,7 @@ pub(super) fn status(error: &EngineError) -> Status {
             metadata([("approval_id", approval.to_string())]),
         ),
         EngineError::Sealing(error) => internal(&error.to_string()),
+        EngineError::Signing(error) => internal(&error.to_string()),
         EngineError::SecretMissing(ids) => secret_missing(ids),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());

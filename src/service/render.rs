@@ -247,6 +247,7 @@ pub(super) fn permit(permit: Permit) -> proto::ConsumeResponse {
             approval_id: execution.approval.map_or(String::new(), |id| id.to_string()),
             idempotency_key: execution.idempotency_key,
             report_by: Some(time(execution.report_by)),
+            permit_jwt: permit.token.map_or(String::new(), |token| token.as_str().to_owned()),
         }),
     }
 }

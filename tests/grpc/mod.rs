@@ -2,6 +2,7 @@
 //! `backend`.
 
 pub mod arguments;
+pub mod attacks;
 pub mod attempts;
 pub mod audit;
 pub mod batch;
@@ -25,6 +26,7 @@ pub mod model;
 pub mod moves;
 pub mod operator;
 pub mod outages;
+pub mod permits;
 pub mod policy_changes;
 pub mod promises;
 pub mod races;
