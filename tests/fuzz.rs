@@ -186,7 +186,7 @@ macro_rules! targets {
     };
 }
 
-targets!(canonical, fingerprint, preview, policy, expression, consume_token, page_token);
+targets!(canonical, fingerprint, preview, policy, expression, consume_token, page_token, permit, jwks);
 
 #[test]
 fn a_target_that_does_not_hold_is_found() {
