@@ -56,7 +56,7 @@ impl Connection {
     pub(super) fn credential(&self) -> Result<Bearer, (Exit, String)> {
         let (place, token) = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
             (Some(path), _) => {
-                let mut text = Zeroizing::new(String::with_capacity(256));
+                let mut text = Zeroizing::new(String::with_capacity(4096 + 64));
                 let read = File::open(path).and_then(|file| file.take(TOKEN_BYTES).read_to_string(&mut text));
                 let place = path.display().to_string();
                 read.map_err(|cause| (Exit::Unreachable, format!("{place}: {cause}")))?;

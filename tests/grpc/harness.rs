@@ -467,7 +467,11 @@ impl Sidecar {
             invocation: Some(invocation),
             retry_of: String::new(),
         };
-        self.agent().consume(request).await.map(tonic::Response::into_inner)
+        let answer = self.agent().consume(request).await?.into_inner();
+        if let Some(permit) = &answer.permit {
+            self.is_secret("a permit", &permit.permit_jwt);
+        }
+        Ok(answer)
     }
 
     /// The audit of one approval, oldest first.
