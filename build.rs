@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "countersign.v1.RequestApprovalRequest",
         "countersign.v1.RequestApprovalResponse",
         "countersign.v1.ConsumeRequest",
+        "countersign.v1.Permit",
         "countersign.v1.CancelApprovalRequest",
         "countersign.v1.DecideRequest",
         "countersign.v1.RevokeApprovalRequest",

@@ -3,33 +3,42 @@
 
 mod callers;
 mod changes;
+mod doors;
 mod hidden;
 mod issuers;
 mod limits;
 mod listen;
+mod permits;
 mod postgres;
 mod store;
+mod tls;
 mod upkeep;
 mod url;
 
+pub use doors::{Door, ListenerSettings, OwnListener, OwnListeners};
 pub use hidden::Hidden;
 pub use postgres::PostgresSettings;
 pub use store::{SqliteSettings, StoreSettings, beside};
+pub use tls::{ClientCertificates, TlsSettings};
 
 use crate::address::Address;
 use crate::auth::Callers;
 use crate::domain::audit::AuditedEvaluations;
+use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::{OpenLimits, Retention};
+use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
+use doors::DoorsSection;
 use issuers::IssuerSection;
 use limits::LimitsSection;
+use permits::PermitsSection;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::StoreSection;
+use tls::TlsSection;
 use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
@@ -48,6 +57,8 @@ struct File {
     listen: Option<String>,
     socket_mode: Option<String>,
     health_listen: Option<String>,
+    tls: Option<TlsSection>,
+    doors: DoorsSection,
     policy: Option<PathBuf>,
     policy_settle: Option<String>,
     reflection: Option<bool>,
@@ -60,6 +71,7 @@ struct File {
     log: LogSection,
     audit: AuditSection,
     issuers: Vec<IssuerSection>,
+    permits: PermitsSection,
     callers: Vec<CallerSection>,
 }
 
@@ -88,7 +100,9 @@ impl File {
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| at_line(&error))?;
         let mut unknown = Vec::new();
-        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(format!("{path}: is no key")))
+        // A section that may be left out adds a question mark to the way there.
+        let named = |path: serde_ignored::Path<'_>| format!("{}: is no key", path.to_string().replace(".?", ""));
+        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(named(path)))
             .map_err(|error| at_line(&error))?;
         Ok((file, unknown))
     }
@@ -139,10 +153,14 @@ pub struct Overrides {
 /// A configuration that holds together.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the doors listen.
+    /// Where the doors listen that have no listener of their own.
     pub listen: Address,
     /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
     pub socket_mode: u32,
+    /// TLS of that listener; none: plaintext.
+    pub tls: Option<TlsSettings>,
+    /// The listeners of doors that have their own.
+    pub doors: OwnListeners,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
@@ -163,8 +181,12 @@ pub struct Config {
     pub arguments_bytes: usize,
     /// What one message may measure, in bytes.
     pub message_bytes: usize,
-    /// How many approvals may be open at once.
-    pub open_limits: OpenLimits,
+    /// How many connections each of the doors' listeners has at once.
+    pub connections: usize,
+    /// How long a new connection may take for its TLS handshake, and then until it has begun to speak HTTP/2.
+    pub handshake_timeout: Duration,
+    /// How much people are asked.
+    pub question_limits: QuestionLimits,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -177,6 +199,8 @@ pub struct Config {
     pub log_filter: String,
     /// Which evaluations the audit keeps.
     pub audited_evaluations: AuditedEvaluations,
+    /// Who issues permits and for whom; none: they are not signed.
+    pub permits: Option<PermitNames>,
     /// Who may call.
     pub callers: Callers,
 }
@@ -232,7 +256,9 @@ impl Config {
         };
         let listen =
             listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
-        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
+        let socket_mode = listen::socket_mode("socket_mode", file.socket_mode.as_deref(), &mut problems);
+        let tls = file.tls.and_then(|section| tls::resolve(section, "tls", folder, &mut problems));
+        let doors = doors::resolve(file.doors, folder, &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -247,9 +273,16 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, open_limits, message_bytes, of_callers } =
-            limits::resolve(&file.limits, &mut problems);
+        let limits::Resolved {
+            arguments_bytes,
+            question_limits,
+            connections,
+            handshake_timeout,
+            message_bytes,
+            of_callers,
+        } = limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
+        limits::outlive(&question_limits, &retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -274,11 +307,14 @@ impl Config {
                 AuditedEvaluations::default()
             }),
         };
+        let permits = permits::resolve(&file.permits, &mut problems);
         let callers = callers::resolve(file.callers, file.issuers, of_callers, folder, &mut problems);
         let config = Self {
             listen,
             socket_mode,
             health_listen,
+            tls,
+            doors,
             policy: said(&overrides.policy, file.policy, POLICY),
             policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
@@ -288,15 +324,19 @@ impl Config {
             further_secret_files,
             arguments_bytes,
             message_bytes,
-            open_limits,
+            connections,
+            handshake_timeout,
+            question_limits,
             sweep_every,
             retention,
             preview,
             log_format,
             log_filter,
             audited_evaluations,
+            permits,
             callers,
         };
+        doors::clashes(&config, &mut problems);
         (config, problems)
     }
 }

@@ -28,6 +28,7 @@ redacted_debug!(
     RequestApprovalRequest,
     RequestApprovalResponse,
     ConsumeRequest,
+    Permit,
     CancelApprovalRequest,
     DecideRequest,
     RevokeApprovalRequest,

@@ -4,12 +4,15 @@
 //! - `keyring`: several secrets at once, of which the first makes what is new; which of them a table may be used with
 //! - `sealing`: the arguments of an approval, kept so that the database alone does not show them
 //! - `signing`: what others can check without a secret: permits and the audit's checkpoints
+//! - `permits`: the tokens that are signed so, and the public keys that check them
 
 mod keyring;
+mod permits;
 mod sealing;
 mod signing;
 
 pub use keyring::{Keyring, SecretProblems, TableKeys, open, read_files};
+pub use permits::{JwksProblem, MAX_JWKS_BYTES, PermitKey, PermitKeys, PermitToken};
 pub use sealing::SealError;
 pub use signing::{PublicKey, Signature, SigningKey, is_signed};
 
@@ -259,7 +262,7 @@ impl ServerSecret {
             consume: expand(&derive, b"consume-token")?,
             page: expand(&derive, b"page-token")?,
             seal: expand(&derive, b"seal")?,
-            permit: SigningKey::of(&expand(&derive, b"permit")?)?,
+            permit: PermitKey::of(SigningKey::of(&expand(&derive, b"permit")?)?),
             checkpoint: SigningKey::of(&expand(&derive, b"checkpoint")?)?,
         })
     }
@@ -272,7 +275,7 @@ pub struct Keys {
     consume: Zeroizing<[u8; 64]>,
     page: Zeroizing<[u8; 64]>,
     seal: Zeroizing<[u8; 32]>,
-    permit: SigningKey,
+    permit: PermitKey,
     checkpoint: SigningKey,
 }
 
@@ -289,7 +292,7 @@ impl Keys {
     }
 
     /// Signs permits.
-    pub fn permit(&self) -> &SigningKey {
+    pub fn permit(&self) -> &PermitKey {
         &self.permit
     }
 

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use countersign::config::{Config, Overrides, PostgresSettings, StoreSettings};
+use countersign::address::Address;
+use countersign::config::{ClientCertificates, Config, Overrides, PostgresSettings, StoreSettings};
 use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
 use countersign::domain::invocation::Binding;
+use countersign::domain::permit::{CLAIMS, PermitRefusal};
 use countersign::domain::wait::{Cause, WaitRefusal};
 use countersign::metrics::{Format, Metrics};
 use countersign::policy_files::load_policy;
@@ -25,6 +27,14 @@ fn blocks(language: &str) -> Vec<String> {
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
+/// The sample of a configuration that has this line.
+fn sample_with(line: &str) -> String {
+    blocks("toml")
+        .into_iter()
+        .find(|sample| sample.lines().any(|known| known.split('#').next().unwrap().trim_end() == line))
+        .unwrap()
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("countersign-readme-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -34,9 +44,7 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
-    let samples = blocks("toml");
-    assert_eq!(samples.len(), 3);
-    std::fs::write(folder.join("countersign.toml"), &samples[1]).unwrap();
+    std::fs::write(folder.join("countersign.toml"), sample_with("listen = \"127.0.0.1:7400\"")).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
     }
@@ -57,11 +65,14 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.open_limits, defaults.open_limits);
     assert_eq!(config.message_bytes, defaults.message_bytes);
+    assert_eq!(config.connections, defaults.connections);
+    assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
+    assert_eq!(config.question_limits, defaults.question_limits);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
+    assert_eq!(config.permits, defaults.permits);
     assert_eq!(config.preview.max_string_graphemes, defaults.preview.max_string_graphemes);
     assert_eq!(config.preview.max_total_bytes, defaults.preview.max_total_bytes);
     std::fs::remove_dir_all(folder).unwrap();
@@ -70,7 +81,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
 #[test]
 fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
     let folder = folder("callers");
-    std::fs::write(folder.join("countersign.toml"), &blocks("toml")[0]).unwrap();
+    std::fs::write(folder.join("countersign.toml"), sample_with("[[issuers]]")).unwrap();
     std::fs::write(folder.join("id-ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     assert_eq!(config.callers.iter().count(), 4);
@@ -92,7 +103,7 @@ fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
 #[test]
 fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
     let folder = folder("postgres");
-    let sample = &blocks("toml")[2];
+    let sample = &sample_with("[store.postgres]");
     std::fs::write(folder.join("countersign.toml"), sample).unwrap();
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     let StoreSettings::Postgres(said) = &config.store else { panic!("{:?}", config.store) };
@@ -104,6 +115,29 @@ fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
     for (key, _) in PostgresSettings::KEYS {
         assert!(sample.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
     }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_sample_of_listeners_holds_together_and_says_what_is_so_by_itself() {
+    let folder = folder("listeners");
+    let sample = sample_with("[tls]");
+    let loaded = |text: &str| {
+        std::fs::write(folder.join("countersign.toml"), text).unwrap();
+        Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap()
+    };
+    let config = loaded(&sample);
+    let tls = config.tls.as_ref().unwrap();
+    assert_eq!(tls.client_certificates, ClientCertificates::Required);
+    assert_eq!(tls.client_ca_file, Some(folder.join("ca.pem")));
+    assert_eq!(config.doors.operator.as_ref().unwrap().address, Address::Unix(folder.join("operator.sock")));
+    let doors: Vec<String> = config.listeners().iter().map(|listener| listener.names()).collect();
+    assert_eq!(doors, ["agent,approver", "operator"]);
+    let unsaid =
+        |line: &str| !["client_certificates", "crl_files", "socket_mode"].iter().any(|key| line.starts_with(key));
+    let less: Vec<&str> = sample.lines().filter(|line| unsaid(line)).collect();
+    let less = loaded(&less.join("\n"));
+    assert_eq!((&less.tls, &less.doors), (&config.tls, &config.doors));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -152,8 +186,9 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let source = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    let errors = source("src/service/errors.rs") + &source("src/service/errors/callers.rs");
+    let errors: String = ["src/service/errors.rs", "src/service/errors/callers.rs", "src/service/errors/fatigue.rs"]
+        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+        .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted
@@ -164,4 +199,30 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
     for name in names {
         assert!(tables.contains(&format!("`{name}`")), "{name} stands in no table of the README");
     }
+}
+
+#[test]
+fn the_tables_of_permits_say_what_is_signed_and_why_it_is_refused() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/permits.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let claims: BTreeSet<(&str, bool)> = rows
+        .filter_map(|row| row.split_once("` | "))
+        .filter_map(|(name, rest)| match rest.split(" | ").next() {
+            Some("yes") => Some((name, true)),
+            Some("no") => Some((name, false)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(claims, BTreeSet::from(CLAIMS));
+    let tables: String = text.lines().filter(|line| line.starts_with('|')).collect();
+    for reason in PermitRefusal::REASONS {
+        assert!(tables.contains(&format!("`{reason}`")), "{reason}");
+    }
+    // The sample of its configuration is one.
+    let sample = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = folder("permits");
+    std::fs::write(folder.join("countersign.toml"), sample).unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.permits.unwrap().audiences.len(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
 }

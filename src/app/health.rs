@@ -1,8 +1,11 @@
-//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz` and `/metrics`, on a plaintext listener of its own,
-//! since orchestrators' probes dial without TLS or token. That listener serves nothing else.
+//! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz`, `/metrics` and the keys that check permits, on a
+//! plaintext listener of its own, since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::incoming::Incoming;
 use super::observe;
+use super::transport::server;
 use crate::engine::Engine;
+use crate::secrets::PermitKeys;
 use crate::storage::Store;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -10,7 +13,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tonic::Status;
@@ -33,6 +35,11 @@ const ASK_STORE: Duration = Duration::from_secs(1);
 const ANSWER_STORE: Duration = Duration::from_secs(2);
 /// A store that has not answered once for this long is lost.
 const STORE_LOST: Duration = Duration::from_secs(10);
+
+/// Where the keys that check permits are; the second for who has no taste for hidden folders.
+const KEYS: [&str; 2] = ["/.well-known/jwks.json", "/jwks.json"];
+/// For how long whoever asked may go without asking again. A new secret waits for as long before it becomes the first.
+const KEYS_ARE_FRESH: &str = "public, max-age=300";
 
 /// What orchestrators are told.
 #[derive(Clone)]
@@ -137,14 +144,15 @@ impl Health {
 
 /// Serves the plaintext listener until `end`.
 pub(super) async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     service: HealthServer<HealthService>,
     health: Health,
     engine: Arc<Engine>,
     end: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> Result<(), tonic::transport::Error> {
     let ready = health.ready;
-    let router = Routes::new(service)
+    let keys = KEYS.map(|path| (path, Arc::clone(&engine)));
+    let mut router = Routes::new(service)
         .prepare()
         .into_axum_router()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -176,7 +184,16 @@ pub(super) async fn serve(
                 .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
             if grpc { Status::unimplemented("this listener serves health alone").into_http() } else { not_found() }
         });
-    axum::serve(listener, router).with_graceful_shutdown(end).await
+    for (path, engine) in keys {
+        router = router.route(path, get(move || std::future::ready(public_keys(&engine))));
+    }
+    server().accept_http1(true).serve_with_incoming_shutdown(router, incoming, end).await
+}
+
+/// The public keys of every server secret at hand, as they are now: secrets may be replaced at any time.
+fn public_keys(engine: &Engine) -> ([(&'static str, &'static str); 2], String) {
+    let keys = PermitKeys::of(&engine.secrets().keyring).to_jwks();
+    ([("content-type", "application/jwk-set+json"), ("cache-control", KEYS_ARE_FRESH)], keys)
 }
 
 fn not_found() -> axum::http::Response<Body> {

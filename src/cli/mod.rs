@@ -12,6 +12,7 @@ mod fingerprint;
 mod health;
 mod input;
 mod migrate;
+mod permit;
 pub mod policy_test;
 mod remote;
 mod secret;
@@ -57,6 +58,8 @@ enum Command {
     Migrate(migrate::MigrateCommand),
     /// Makes a server secret, or tells the key id of one.
     Secret(secret::SecretCommand),
+    /// Checks a permit as whoever makes the call does.
+    Permit(permit::PermitCommand),
     /// Mints a bearer token for a caller.
     Token(token::TokenCommand),
     /// Measures what calls cost on this machine, each against a floor of the same run.
@@ -95,6 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Health(command) => health::run(command, out, err),
         Command::Migrate(command) => migrate::run(command, out, err),
         Command::Secret(command) => secret::run(command, out, err),
+        Command::Permit(command) => permit::run(command, out, err),
         Command::Token(command) => token::run(command, out, err),
         Command::Bench(command) => bench::run(command, out, err),
         Command::BenchEcho(command) => bench::echo::run(command, out),

@@ -4,6 +4,7 @@ use crate::auth::{AgentBounds, Caller, NewCaller, Powers};
 use crate::domain::pattern::Pattern;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::AskedLimit;
 use std::sync::Arc;
 
 pub(super) fn load(text: &str) -> Result<Config, ConfigProblems> {
@@ -34,7 +35,16 @@ fn nothing_said_means_the_documented_defaults() {
     assert_eq!(config.store.sqlite().unwrap().path, Path::new("/etc/countersign/countersign.db"));
     assert_eq!(config.secret_file, Path::new("/etc/countersign/countersign.db.secret"));
     assert_eq!(config.grace_period, Duration::from_secs(10));
-    assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
+    assert_eq!(
+        config.question_limits,
+        QuestionLimits {
+            per_principal: 100,
+            per_agent: 1_000,
+            per_action: 50,
+            asked: Some(AskedLimit { most: 300, within: Duration::from_secs(60 * 60) }),
+            cool_off: Duration::from_secs(5 * 60),
+        }
+    );
     assert_eq!(config.arguments_bytes, 256 * 1024);
     assert!(!config.reflection && !config.store.sqlite().unwrap().accept_clock);
     assert_eq!(config.sweep_every, Duration::from_secs(1));

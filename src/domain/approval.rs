@@ -53,6 +53,7 @@ use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 mod history;
 mod retried;
@@ -123,6 +124,11 @@ pub struct PersonDecision {
 }
 
 impl PersonDecision {
+    /// How long it took since the question was asked, at `asked`.
+    pub fn took(&self, asked: Timestamp) -> Duration {
+        self.at.since(asked)
+    }
+
     /// The person as a requirement sees one.
     pub fn standing(&self) -> Standing<'_> {
         Standing { person: &self.person, groups: &self.groups, as_owner: self.as_owner }

@@ -15,6 +15,7 @@ pub mod invocation;
 pub mod json;
 pub mod limits;
 pub mod pattern;
+pub mod permit;
 pub mod policy;
 pub mod preview;
 pub mod requirement;

@@ -8,8 +8,11 @@ use crate::domain::decision::{Decision, PolicyAnswer};
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, AttemptId, ExecutionId};
 use crate::domain::invocation::{Invocation, Subject};
+use crate::domain::permit::{Claims, PermitNames};
+use crate::secrets::{Keyring, PermitToken};
 use crate::storage::{Accepting, AttemptKey};
 use std::fmt;
+use std::sync::Arc;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -41,6 +44,8 @@ pub struct Permit {
     pub answer: PolicyAnswer,
     /// Whether it had been handed out before for this attempt.
     pub replayed: bool,
+    /// The same for others to check, where the configuration wants it.
+    pub token: Option<PermitToken>,
 }
 
 impl Engine {
@@ -61,6 +66,14 @@ impl Engine {
             self.record_refusal(caller, subject, None, "SECRET_MISSING", &answer).await?;
             return Err(EngineError::SecretMissing(vec![id]));
         }
+        // Before anything starts: what others could not check must not be let through.
+        let signer = match self.signer() {
+            Ok(signer) => signer,
+            Err(error) => {
+                self.record_refusal(caller, subject, token.flatten(), "SECRET_MISSING", &answer).await?;
+                return Err(error);
+            }
+        };
         let done = match token {
             Some(None) => Err(ConsumeRefusal::TokenInvalid),
             Some(Some(approval)) => self.consume_approval(caller, &call, approval, &answer).await?,
@@ -71,7 +84,8 @@ impl Engine {
                 if replayed {
                     self.record_replay(caller, subject, &execution, &answer).await?;
                 }
-                Ok(Permit { execution, answer, replayed })
+                let token = signer.map(|signer| signer.sign(&execution)).transpose()?;
+                Ok(Permit { execution, answer, replayed, token })
             }
             Err(refusal) => {
                 self.record_refusal(caller, subject, token.flatten(), refusal.audit_reason(), &answer).await?;
@@ -81,6 +95,12 @@ impl Engine {
                 })
             }
         }
+    }
+
+    /// What signs permits, if any are wanted.
+    fn signer(&self) -> Result<Option<Signer<'_>>, EngineError> {
+        let Some(names) = &self.permits else { return Ok(None) };
+        Ok(Some(Signer { keys: self.making()?, names }))
     }
 
     async fn consume_approval(
@@ -174,6 +194,18 @@ impl Engine {
             ..AuditEvent::about(AuditKind::ConsumeRefused, subject, Some(&caller.name), answer.decision.as_str())
         };
         Ok(self.store.record(vec![event]).await?)
+    }
+}
+
+/// The keys of one moment, under the names of the configuration.
+struct Signer<'a> {
+    keys: Arc<Keyring>,
+    names: &'a PermitNames,
+}
+
+impl Signer<'_> {
+    fn sign(&self, execution: &Execution) -> Result<PermitToken, EngineError> {
+        Ok(self.keys.first().permit().sign(&Claims::of(execution, self.names))?)
     }
 }
 

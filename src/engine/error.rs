@@ -5,8 +5,9 @@ use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::{ApprovalId, ExecutionId};
-use crate::secrets::SealError;
-use crate::storage::{OpenLimit, RefusedWait, StoreError};
+use crate::secrets::{SealError, SecretError};
+use crate::storage::{AskedLimit, CoolingOff, OpenLimit, RefusedWait, StoreError};
+use std::time::Duration;
 
 /// Why the engine did not do what it was asked to.
 #[derive(Debug)]
@@ -40,6 +41,20 @@ pub enum EngineError {
         /// Its value.
         most: u32,
     },
+    /// The principal was asked too much of late.
+    AskedTooOften {
+        /// The limit.
+        limit: AskedLimit,
+        /// For so long there is no room.
+        for_another: Duration,
+    },
+    /// A person has just denied this very question.
+    CoolingOff {
+        /// What was denied, and until when it is not asked again.
+        refused: Box<CoolingOff>,
+        /// How long that is.
+        for_another: Duration,
+    },
     /// What is to be retried has succeeded.
     RetryNotNeeded(ExecutionId),
     /// A command on an approval was refused; the approval as it stands.
@@ -52,6 +67,8 @@ pub enum EngineError {
     ArgumentsErased(ApprovalId),
     /// Arguments were not sealed, or do not open.
     Sealing(SealError),
+    /// A permit was not signed.
+    Signing(SecretError),
     /// These server secrets are not at hand, and the table needs them: with them it might be done.
     SecretMissing(Vec<String>),
     /// Others changed the record each time; nothing was written.
@@ -82,5 +99,11 @@ impl From<StoreError> for EngineError {
 impl From<SealError> for EngineError {
     fn from(error: SealError) -> Self {
         Self::Sealing(error)
+    }
+}
+
+impl From<SecretError> for EngineError {
+    fn from(error: SecretError) -> Self {
+        Self::Signing(error)
     }
 }

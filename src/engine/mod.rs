@@ -30,11 +30,12 @@ use crate::auth::AgentBounds;
 use crate::domain::approval::Person;
 use crate::domain::decision::PolicyAnswer;
 use crate::domain::invocation::Invocation;
+use crate::domain::permit::PermitNames;
 use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::storage::{OpenLimits, Store};
+use crate::storage::{QuestionLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,9 +50,10 @@ pub struct Engine {
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
     secrets: ArcSwap<Secrets>,
-    limits: OpenLimits,
+    limits: QuestionLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
+    permits: Option<PermitNames>,
     watching: Arc<watching::Hub>,
 }
 
@@ -77,7 +79,7 @@ impl Engine {
         policy: Arc<Policy>,
         previewer: Previewer,
         secrets: Secrets,
-        limits: OpenLimits,
+        limits: QuestionLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
         Self {
@@ -89,6 +91,7 @@ impl Engine {
             watching: Arc::default(),
             metrics: Arc::default(),
             evaluation_audit: None,
+            permits: None,
         }
     }
 
@@ -105,6 +108,12 @@ impl Engine {
     #[must_use]
     pub fn auditing_evaluations(self, audit: Arc<EvaluationAudit>) -> Self {
         Self { evaluation_audit: Some(audit), ..self }
+    }
+
+    /// The same, signing permits under these names.
+    #[must_use]
+    pub fn signing_permits(self, names: PermitNames) -> Self {
+        Self { permits: Some(names), ..self }
     }
 
     /// What is counted.

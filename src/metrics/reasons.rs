@@ -16,6 +16,7 @@ pub const REASONS: &[&str] = &[
     "APPROVAL_REVOKED",
     "ARGUMENTS_CHANGED",
     "ARGUMENTS_ERASED",
+    "ASKED_TOO_OFTEN",
     "ATTEMPT_ID_REUSED",
     "ATTEMPT_OVER",
     "CALLER_CALLS_LIMIT",
@@ -26,6 +27,7 @@ pub const REASONS: &[&str] = &[
     "CONFIRMATION_RAISED",
     "CONNECTOR_MISMATCH",
     "CONVERSATION_MISMATCH",
+    "COOLING_OFF",
     "CREDENTIALS_AMBIGUOUS",
     "CREDENTIALS_ENDED",
     "CREDENTIALS_EXPIRED",
@@ -89,7 +91,11 @@ mod tests {
 
     #[test]
     fn every_reason_that_a_refusal_may_have_is_one_of_them() {
-        let errors = concat!(include_str!("../service/errors.rs"), include_str!("../service/errors/callers.rs"));
+        let errors = concat!(
+            include_str!("../service/errors.rs"),
+            include_str!("../service/errors/callers.rs"),
+            include_str!("../service/errors/fatigue.rs")
+        );
         // Words of outcomes, which are values and not reasons.
         let outcomes = ["SUCCEEDED", "FAILED", "UNKNOWN"];
         let quoted = errors.split('"').skip(1).step_by(2).filter(|text| {

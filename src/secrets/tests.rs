@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn keys(byte: u8) -> Keys {
+pub(super) fn keys(byte: u8) -> Keys {
     ServerSecret(Zeroizing::new([byte; 32])).keys().unwrap()
 }
 

@@ -4,6 +4,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod callers;
+mod fatigue;
 mod waits;
 
 pub(super) use callers::{limit_reached, unauthenticated, unauthorised};
@@ -16,7 +17,7 @@ use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::invocation::Binding;
 use crate::engine::EngineError;
-use crate::storage::{OpenLimit, StoreError};
+use crate::storage::StoreError;
 use std::collections::HashMap;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -182,7 +183,9 @@ pub(super) fn status(error: &EngineError) -> Status {
             "this request_id stands for another request: make a new one for each question",
             Metadata::new(),
         ),
-        EngineError::TooManyOpen { limit, most } => too_many_open(*limit, *most),
+        EngineError::TooManyOpen { limit, most } => fatigue::too_many_open(*limit, *most),
+        EngineError::AskedTooOften { limit, for_another } => fatigue::asked_too_often(*limit, *for_another),
+        EngineError::CoolingOff { refused, for_another } => fatigue::cooling_off(refused, *for_another),
         EngineError::RetryNotNeeded(execution) => retry_not_needed(*execution),
         EngineError::Command(refusal, approval) => command(refusal, approval),
         EngineError::Consume(refusal) => consume(refusal),
@@ -194,6 +197,7 @@ pub(super) fn status(error: &EngineError) -> Status {
             metadata([("approval_id", approval.to_string())]),
         ),
         EngineError::Sealing(error) => internal(&error.to_string()),
+        EngineError::Signing(error) => internal(&error.to_string()),
         EngineError::SecretMissing(ids) => secret_missing(ids),
         EngineError::LostRace => {
             let mut details = ErrorDetails::with_error_info("LOST_RACE", DOMAIN, Metadata::new());
@@ -302,22 +306,6 @@ fn policy_denied(answer: &PolicyAnswer) -> Status {
         format!("the policy denies this ({}): {}", answer.reason, answer.message),
         known,
     )
-}
-
-fn too_many_open(limit: OpenLimit, most: u32) -> Status {
-    let per = match limit {
-        OpenLimit::PerPrincipal => "principal",
-        OpenLimit::PerAgent => "agent",
-    };
-    let mut details = ErrorDetails::with_error_info(
-        "TOO_MANY_OPEN_APPROVALS",
-        DOMAIN,
-        metadata([("per", per.to_owned()), ("limit", most.to_string())]),
-    );
-    let message =
-        format!("this {per} has {most} open approvals already: wait for answers, or cancel what no longer matters");
-    details.add_quota_failure_violation(per, message.clone());
-    Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
 fn too_many_watchers(per_caller: bool, most: usize) -> Status {

@@ -170,18 +170,25 @@ fn peer(request: &Request<Body>) -> String {
 /// A call finds its door by the name of the service in its path. The router that the rest goes through does that too, and
 /// copies the service, makes the path's parts into extensions and wraps the answer for each call: a tenth of a small one.
 #[derive(Debug)]
-pub struct Doorway<A, B, C>(Arc<(A, B, C)>, Routes);
+pub struct Doorway<A, B, C>(Arc<(A, B, C)>, Routes, [bool; 3]);
 
 impl<A, B, C> Doorway<A, B, C> {
     /// The way to these doors, and to the rest.
     pub fn new(doors: (A, B, C), rest: Routes) -> Self {
-        Self(Arc::new(doors), rest.prepare())
+        Self(Arc::new(doors), rest.prepare(), [true; 3])
+    }
+
+    /// The way to those of the same doors, in the same order, that are open here, and to the rest. One that is not is as
+    /// unknown here as any service that there is none of.
+    #[must_use]
+    pub fn opening(&self, open: [bool; 3]) -> Self {
+        Self(Arc::clone(&self.0), self.1.clone(), open)
     }
 }
 
 impl<A, B, C> Clone for Doorway<A, B, C> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), self.1.clone())
+        Self(Arc::clone(&self.0), self.1.clone(), self.2)
     }
 }
 
@@ -208,13 +215,14 @@ impl<A: Door, B: Door, C: Door> Service<Request<Body>> for Doorway<A, B, C> {
 
     fn call(&mut self, request: Request<Body>) -> Answer {
         let (agent, approver, operator) = &*self.0;
+        let [agent_open, approver_open, operator_open] = self.2;
         let path = request.uri().path();
         let name = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(name, _)| name);
-        if name == A::NAME {
+        if agent_open && name == A::NAME {
             agent.clone().call(request)
-        } else if name == B::NAME {
+        } else if approver_open && name == B::NAME {
             approver.clone().call(request)
-        } else if name == C::NAME {
+        } else if operator_open && name == C::NAME {
             operator.clone().call(request)
         } else {
             Box::pin(self.1.call(request))

@@ -112,6 +112,7 @@ impl Doors {
             (Powers::Claimed | Powers::Agent(_) | Powers::Operator, _) => return Err(errors::unauthenticated()),
         }
         .map_err(|error| errors::status(&error))?;
+        self.engine.metrics().watchers.approver_called();
         Ok(self.engine.person(id, caller.name.clone(), credential.groups()))
     }
 }

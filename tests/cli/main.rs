@@ -13,6 +13,7 @@ mod fingerprint;
 mod health;
 mod hostile;
 mod migrate;
+mod permit;
 mod postgres;
 mod reload;
 mod secret;
@@ -20,6 +21,7 @@ mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod tls;
 mod traces;
 mod watch;
 

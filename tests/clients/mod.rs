@@ -1,6 +1,8 @@
 //! What the stories of clients in other languages share: the real binary, serving over TCP or a Unix socket, and the telling.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+// Each target that includes this uses a part of it.
+#![allow(dead_code)]
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead as _, BufReader};
@@ -76,16 +78,16 @@ pub fn must(output: &Output, otherwise: &str) {
 }
 
 /// The real binary, serving in a folder of its own; killed when dropped.
-struct Sidecar {
+pub struct Sidecar {
     process: Child,
-    address: String,
-    health_address: String,
+    pub address: String,
+    pub health_address: String,
     lines: Receiver<String>,
     log: String,
 }
 
 impl Sidecar {
-    fn start(folder: &Path, transport: Transport) -> Self {
+    pub fn start(folder: &Path, transport: Transport) -> Self {
         let listen = match transport {
             Transport::Tcp => "127.0.0.1:0".to_owned(),
             Transport::UnixSocket => format!("unix:{}", folder.join("doors.sock").display()),
@@ -167,10 +169,10 @@ fn value(line: &str, key: &str) -> Option<String> {
 }
 
 /// A new folder, removed when dropped. It is where the system keeps such things: the path of a socket has to be short.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("countersign-story-{}-{number}", std::process::id()));
@@ -179,7 +181,7 @@ impl Folder {
         Self(path)
     }
 
-    fn dev(&self) -> PathBuf {
+    pub fn dev(&self) -> PathBuf {
         self.0.join("dev")
     }
 }

@@ -2,6 +2,7 @@
 //! `backend`.
 
 pub mod arguments;
+pub mod attacks;
 pub mod attempts;
 pub mod audit;
 pub mod batch;
@@ -14,6 +15,7 @@ pub mod edge;
 pub mod evaluations;
 pub mod execution_lists;
 pub mod executions;
+pub mod fatigue;
 pub mod gone;
 pub mod harness;
 pub mod health;
@@ -25,6 +27,7 @@ pub mod model;
 pub mod moves;
 pub mod operator;
 pub mod outages;
+pub mod permits;
 pub mod policy_changes;
 pub mod promises;
 pub mod races;
@@ -44,6 +47,7 @@ pub mod steps;
 pub mod story;
 pub mod sweeping;
 pub mod tenants;
+pub mod told;
 pub mod waits;
 pub mod watching;
 pub mod wire;

@@ -31,7 +31,8 @@ use zeroize::Zeroizing;
 
 const POLICY: &str = include_str!("policy.yaml");
 /// No background work, and no limit that what is there could reach.
-const QUIET: &str = "[sweeper]\nevery = \"1h\"\n[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n";
+const QUIET: &str = "[sweeper]\nevery = \"1h\"\n[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n\
+                     open_per_action = 1000000\nasked_per_principal = 0\n";
 /// The bytes of each call's arguments.
 const ARGUMENTS: usize = 400;
 /// Copies of one transaction: well within the time that a write may take.
