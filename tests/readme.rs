@@ -82,7 +82,7 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
 #[test]
 fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
     let folder = folder("callers");
-    std::fs::write(folder.join("countersign.toml"), &blocks("toml")[0]).unwrap();
+    std::fs::write(folder.join("countersign.toml"), sample_with("[[issuers]]")).unwrap();
     std::fs::write(folder.join("id-ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     assert_eq!(config.callers.iter().count(), 4);

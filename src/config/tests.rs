@@ -257,7 +257,7 @@ fn every_problem_of_credentials_and_issuers_is_named_at_once() {
         ),
         issuer("both", "issuer = \"z\"\naudience = \"cs\"\njwks_url = \"https://x\"\njwks_file = \"absent.json\""),
         issuer("file", "issuer = \"f\"\naudience = \"cs\"\njwks_file = \"absent.json\"\ngroups_claim = \"g\""),
-        issuer("often", &format!("{whole}/\nrefresh_at_most_every = \"2h\"").replace("https://id\"", "https://o\"")),
+        issuer("often", "issuer = \"o\"\naudience = \"cs\"\njwks_url = \"https://o\"\nrefresh_at_most_every = \"2h\""),
         caller("two", "operator", "uid = 1\ncertificate = { dns = \"a\" }"),
         caller("same-uid", "operator", "uid = 2"),
         caller("other-uid", "agent", "uid = 2"),

@@ -330,7 +330,7 @@ async fn a_stream_ends_with_its_token_and_with_its_issuer() {
 async fn a_group_of_a_token_counts_only_where_the_policy_says_external() {
     let policy = |groups: &str| {
         format!(
-            "version: countersign.policy/v1\ngroups: {groups}\nconnectors:\n  gmail:\n    ceiling: write\n    actions:\n      \
+            "version: countersign.policy/v1\ngroups: {groups}\nconnectors:\n  gmail:\n    ceiling: write\n    confirm: never\n    actions:\n      \
              GMAIL_SEND_EMAIL: {{ scope: write, curated: true }}\n    rules:\n      - name: two\n        effect: confirm\n        \
              approvers: [{{ any_of: [\"group:oncall\"], quorum: 2 }}]\n"
         )

@@ -181,6 +181,7 @@ pub const WORLD: &[(&str, &[&str])] = &[
             "config",
             "cli",
             "app::socket",
+            "app::tls",
             "app::issuers",
             "app::tls",
         ],

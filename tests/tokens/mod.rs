@@ -1,5 +1,8 @@
 //! Tokens of an issuer as tests need them: good ones, and whatever must not be taken for one.
 
+// Each target that has it in it needs some of it.
+#![allow(dead_code)]
+
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};

@@ -132,7 +132,7 @@ async fn a_caller_has_only_so_many_streams_and_keeps_nobody_else_from_theirs() {
         held.push(client.as_mut().unwrap().watch_approval(request_of(&asked)).await.unwrap());
     }
     let status =
-        refused(sidecar.watch_as("runtime", &asked).await.map(|_| ()), Code::ResourceExhausted, "TOO_MANY_WATCHERS");
+        refused(sidecar.watch_as("runtime", &asked).await.map(|_| ()), Code::ResourceExhausted, "CALLER_STREAMS_LIMIT");
     assert_eq!((told(&status, "per"), told(&status, "limit")), ("caller".to_owned(), "1024".to_owned()));
     sidecar.watch_as("runtime-2", &asked).await.unwrap();
     sidecar.watch_for("olga").await;

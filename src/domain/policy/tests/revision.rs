@@ -166,8 +166,12 @@ fn characters_that_move_across_borders_change_the_revision() {
         ("connectors: { a: { agents: [b], accounts: [] } }", "connectors: { a: { agents: [], accounts: [b] } }"),
         ("connectors: { a: { agents: [b] } }", "connectors: { a: { accounts: [b] } }"),
         ("groups: { a: [] }", "connectors: { a: {} }"),
+        ("groups: { a: [b] }", "groups: { a: { members: [b], external: true } }"),
+        ("groups: { a: { external: true }, b: [] }", "groups: { a: [], b: { external: true } }"),
     ];
     for (one, other) in pairs {
         assert_ne!(policy(one), policy(other), "{one} | {other}");
     }
+    let (list, mapping) = ("groups: { a: [b] }", "groups: { a: { members: [b] } }");
+    assert_eq!(policy(list), policy(mapping), "two ways to write one group");
 }
