@@ -1,16 +1,21 @@
 //! The running sidecar: opens the table, loads the policy, opens the doors and the plaintext health listener, and stops in
 //! order.
 
+mod connection;
 mod health;
 mod incoming;
+mod issuers;
+mod listeners;
 mod observe;
 mod reload;
 mod secrets;
 pub mod socket;
 mod store;
+pub mod tls;
 mod transport;
 
-pub use incoming::{Incoming, Listener};
+pub use incoming::{Entrance, Incoming, Listener};
+pub use listeners::OpenListener;
 pub use secrets::SecretsWatch;
 pub use store::OpenError;
 pub use transport::{OwnThread, server};
@@ -20,7 +25,7 @@ pub use reload::Reload;
 use crate::address::Address;
 use crate::auth::SharedCallers;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Door, ListenerSettings};
 use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::Previewer;
 use crate::engine::{Engine, EvaluationAudit};
@@ -32,6 +37,7 @@ use crate::service::{Doors, Doorway, EdgeLayer};
 use crate::storage::{Store, StoreError};
 use crate::sweeper::Sweeper;
 use health::Health;
+use listeners::{Listeners, Sealing};
 use reload::Watched;
 use socket::SocketFile;
 use std::fmt;
@@ -39,7 +45,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -60,6 +65,8 @@ pub enum StartError {
     Secrets(SecretProblems),
     /// The preview's configuration.
     Preview(Vec<String>),
+    /// Files of TLS: everything that is wrong with them, each named.
+    Tls(Vec<String>),
     /// A listener.
     Listen {
         /// Where.
@@ -81,6 +88,7 @@ impl fmt::Display for StartError {
             Self::Store(error) => error.fmt(formatter),
             Self::Secrets(error) => error.fmt(formatter),
             Self::Preview(problems) => write!(formatter, "preview: {}", problems.join("; ")),
+            Self::Tls(problems) => write!(formatter, "tls: {}", problems.join("\ntls: ")),
             Self::Listen { address, cause } => write!(formatter, "cannot listen on {address}: {cause}"),
             Self::Thread(cause) => write!(formatter, "no thread for the listener: {cause}"),
             Self::Reflection(cause) => write!(formatter, "reflection: {cause}"),
@@ -93,14 +101,16 @@ impl std::error::Error for StartError {}
 /// A sidecar that serves.
 #[derive(Debug)]
 pub struct Running {
+    /// Never empty.
+    listeners: Vec<OpenListener>,
     address: Address,
-    socket: Option<SocketFile>,
+    sockets: Vec<SocketFile>,
     health_address: SocketAddr,
     stop: watch::Sender<bool>,
     under_way: Arc<AtomicUsize>,
     end_health: watch::Sender<bool>,
     doors: JoinHandle<Result<(), tonic::transport::Error>>,
-    health_listener: JoinHandle<std::io::Result<()>>,
+    health_listener: JoinHandle<Result<(), tonic::transport::Error>>,
     monitor: JoinHandle<()>,
     backlog: JoinHandle<()>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
@@ -131,9 +141,11 @@ pub async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Running, St
     let previewer = Previewer::new(config.preview.clone())
         .map_err(|problems| StartError::Preview(problems.iter().map(ToString::to_string).collect()))?;
     let metrics = observe::metrics().map_err(StartError::Reflection)?;
+    let listeners = config.listeners();
+    let sealing = listeners::read_tls(&listeners, &metrics)?;
     let keyring = secrets::read(config)?;
     let store = store::open(config, clock, &metrics).await?;
-    let opened = Opened { store: Arc::clone(&store), keyring, metrics };
+    let opened = Opened { store: Arc::clone(&store), keyring, metrics, listeners, sealing };
     match serve(config, Arc::new(policy), watched, callers, previewer, opened).await {
         Ok(running) => Ok(running),
         Err(error) => {
@@ -149,6 +161,9 @@ struct Opened {
     /// None if the table says whether there is to be a secret.
     keyring: Option<Keyring>,
     metrics: Arc<Metrics>,
+    listeners: Vec<ListenerSettings>,
+    /// What TLS the listeners have.
+    sealing: Sealing,
 }
 
 async fn serve(
@@ -157,13 +172,13 @@ async fn serve(
     watched: Watched,
     callers: SharedCallers,
     previewer: Previewer,
-    Opened { store, keyring, metrics }: Opened,
+    Opened { store, keyring, metrics, listeners, sealing }: Opened,
 ) -> Result<Running, StartError> {
     let secrets = secrets::open(config, keyring, store.as_ref()).await?;
     if config.callers.is_empty() {
         tracing::warn!("no callers are configured: nobody can call");
     }
-    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.open_limits);
+    let engine = Engine::new(Arc::clone(&store), policy, previewer, secrets, config.question_limits);
     let engine = engine.counting(Arc::clone(&metrics));
     let engine = match &config.permits {
         Some(names) => engine.signing_permits(names.clone()),
@@ -179,15 +194,14 @@ async fn serve(
     let engine = Arc::new(engine);
     // The work behind the doors stays on this runtime: the writer, the health listener, whatever waits for a time.
     let thread = OwnThread::start("doors").map_err(StartError::Thread)?;
-    let (listener, address, socket) = open_doors_on(&thread, &config.listen, config.socket_mode).await?;
-    let health_listener = listen(config.health_listen).await?;
-    let health_address = local(&health_listener)?;
+    let mut opened = Listeners::open(config, &listeners, sealing, &metrics, &thread).await?;
+    let (health_incoming, health_address) = listeners::open_health(config, &metrics).await?;
 
     let (stop, stopped) = watch::channel(false);
     let (end_health, health_ended) = watch::channel(false);
     let (health, health_service) = Health::new();
-    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes);
-    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics));
+    let doors = Doors::new(Arc::clone(&engine), config.arguments_bytes).taking(config.message_bytes);
+    let edge = EdgeLayer::new(stopped.clone()).counting(Arc::clone(&metrics)).taking(config.message_bytes);
     let under_way = edge.under_way();
     let mut rest = Routes::new(health_service.clone());
     if config.reflection {
@@ -203,14 +217,14 @@ async fn serve(
         rest = rest.add_service(current.max_decoding_message_size(REFLECTION_BYTES));
         rest = rest.add_service(older.max_decoding_message_size(REFLECTION_BYTES));
     }
-    let incoming = Incoming::new(listener);
     let doorway = Doorway::new((doors.agent(&callers), doors.approver(&callers), doors.operator(&callers)), rest);
-    let serving = server().layer(edge).serve_with_incoming_shutdown(doorway, incoming, until(stopped.clone()));
-    let doors = thread.handle().spawn(serving);
+    let ways = opened.open.iter().map(|listener| doorway.opening(Door::ALL.map(|door| listener.doors.contains(&door))));
+    let (ways, incoming) = (ways.collect(), opened.take_incoming());
+    let doors = Listeners::serve(incoming, ways, edge, &thread, stopped.clone());
     health.secrets_missing(!engine.secrets().missing.is_empty()).await;
     health.serving().await;
     let health_task = tokio::spawn(health::serve(
-        health_listener,
+        health_incoming,
         health_service,
         health.clone(),
         Arc::clone(&engine),
@@ -223,22 +237,19 @@ async fn serve(
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let secrets = Arc::new(SecretsWatch::new(Arc::clone(&engine), health.clone()));
     let watching_secrets = tokio::spawn(Arc::clone(&secrets).run(stopped.clone()));
-    let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
-    tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
-    match &address {
-        Address::Tcp(tcp) if !tcp.ip().is_loopback() => {
-            tracing::warn!(%address, "this listener is plaintext and not on loopback: tokens can be read on the network");
-        }
-        Address::Tcp(_) => {}
-        Address::Unix(path) => {
-            for doubt in socket::doubts(path, config.socket_mode) {
-                tracing::warn!("{doubt}");
-            }
-        }
+    for watch in opened.watches {
+        tokio::spawn(reload::until(stopped.clone(), watch.run()));
     }
+    tokio::spawn(issuers::keep_keys(callers.clone(), stopped.clone()));
+    let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
+    let reload = reload.with_tls(opened.tls);
+    listeners::tell(&opened.open, &listeners);
+    let address = opened.open.first().map_or_else(|| config.listen.clone(), |first| first.address.clone());
+    tracing::info!(%address, %health_address, policy_revision = engine.policy().revision(), "serving");
     Ok(Running {
+        listeners: opened.open,
         address,
-        socket,
+        sockets: opened.sockets,
         health_address,
         stop,
         under_way,
@@ -261,9 +272,20 @@ async fn serve(
 }
 
 impl Running {
-    /// Where the doors listen.
+    /// Where the doors listen; where they do so apart, where the agent's door does.
     pub fn address(&self) -> Address {
         self.address.clone()
+    }
+
+    /// Where this door listens.
+    pub fn address_of(&self, door: Door) -> Address {
+        let listener = self.listeners.iter().find(|listener| listener.doors.contains(&door));
+        listener.map_or_else(|| self.address.clone(), |listener| listener.address.clone())
+    }
+
+    /// Every listener of the doors.
+    pub fn listeners(&self) -> &[OpenListener] {
+        &self.listeners
     }
 
     /// Where the plaintext health listener listens.
@@ -296,7 +318,7 @@ impl Running {
     pub async fn stop(self) -> bool {
         self.health.stopping().await;
         // Nobody new finds the way, and who starts in our place finds it free.
-        drop(self.socket);
+        drop(self.sockets);
         self.stop.send_replace(true);
         let mut doors = self.doors;
         let finished = tokio::select! {
@@ -339,42 +361,6 @@ impl Running {
             Err(error) => error.to_string(),
         }
     }
-}
-
-/// What is listened on is served where it was made.
-async fn open_doors_on(
-    thread: &OwnThread,
-    address: &Address,
-    mode: u32,
-) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
-    let wanted = address.clone();
-    let opened = thread.handle().spawn(async move { open_doors(&wanted, mode).await }).await;
-    opened.unwrap_or_else(|cause| Err(StartError::Listen { address: address.clone(), cause: cause.into() }))
-}
-
-/// What the doors listen on, where that turned out to be, and its file, which is removed when dropped.
-async fn open_doors(address: &Address, mode: u32) -> Result<(Listener, Address, Option<SocketFile>), StartError> {
-    match address {
-        Address::Tcp(address) => {
-            let listener = listen(*address).await?;
-            let address = local(&listener)?.into();
-            Ok((Listener::Tcp(listener), address, None))
-        }
-        Address::Unix(path) => {
-            let opened = socket::listen(path, mode).await;
-            let (listener, file) = opened.map_err(|cause| StartError::Listen { address: address.clone(), cause })?;
-            Ok((Listener::Unix(listener), address.clone(), Some(file)))
-        }
-    }
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|cause| StartError::Listen { address: address.into(), cause })
-}
-
-fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|cause| StartError::Listen { address: unknown.into(), cause })
 }
 
 /// Waits until no call has been under way for a little: connections without a call may stay open for ever, and what was

@@ -4,13 +4,17 @@ use crate::address::Address;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::approver_service_client::ApproverServiceClient;
 use crate::proto::operator_service_client::OperatorServiceClient;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use std::fmt;
 use std::time::Duration;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
+use zeroize::Zeroizing;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -75,9 +79,69 @@ pub fn channel_to(server: &str) -> Result<Channel, tonic::transport::Error> {
 }
 
 fn open(uri: String) -> Result<Channel, tonic::transport::Error> {
+    Ok(endpoint(uri)?.connect_lazy())
+}
+
+fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(uri)?;
     let endpoint = endpoint.http2_keep_alive_interval(STILL_THERE).keep_alive_timeout(STILL_THERE);
-    Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER).connect_lazy())
+    Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER))
+}
+
+/// What a client goes by that calls over TLS. It prints nothing of its key.
+#[derive(Clone)]
+pub struct Tls {
+    /// The authorities that may vouch for the sidecar (PEM).
+    pub authorities: Zeroizing<Vec<u8>>,
+    /// The client's own certificate, with what is between it and its authority, and its key (PEM).
+    pub identity: Option<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)>,
+    /// The name in the sidecar's certificate; none: the host that is called.
+    pub server_name: Option<String>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// A channel to a `host:port`, over TLS; it connects with the first call.
+    ///
+    /// # Errors
+    /// What cannot be used of it, or the place has no form that can be called.
+    pub fn channel_to(&self, server: &str) -> Result<Channel, String> {
+        // The library passes over what it cannot use, and then believes nobody.
+        let mut authorities = CertificateDer::pem_slice_iter(&self.authorities).peekable();
+        if authorities.peek().is_none() {
+            return Err("has no certificate (PEM)".to_owned());
+        }
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            let authority = authority.map_err(|cause| format!("is no PEM that can be read: {cause}"))?;
+            roots.add(authority).map_err(|cause| format!("is no authority's certificate: {cause}"))?;
+        }
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.authorities));
+        if let Some((certificate, key)) = &self.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.domain_name(name);
+        }
+        let endpoint = endpoint(format!("https://{server}")).and_then(|endpoint| endpoint.tls_config(tls));
+        endpoint.map(|endpoint| endpoint.connect_lazy()).map_err(|cause| with_sources(&cause))
+    }
+}
+
+/// A failure with what lies below it.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 /// The agent's door.

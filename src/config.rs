@@ -3,18 +3,23 @@
 
 mod callers;
 mod changes;
+mod doors;
 mod hidden;
+mod issuers;
 mod limits;
 mod listen;
 mod permits;
 mod postgres;
 mod store;
+mod tls;
 mod upkeep;
 mod url;
 
+pub use doors::{Door, ListenerSettings, OwnListener, OwnListeners};
 pub use hidden::Hidden;
 pub use postgres::PostgresSettings;
 pub use store::{SqliteSettings, StoreSettings, beside};
+pub use tls::{ClientCertificates, TlsSettings};
 
 use crate::address::Address;
 use crate::auth::Callers;
@@ -22,8 +27,10 @@ use crate::domain::audit::AuditedEvaluations;
 use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
-use crate::storage::{OpenLimits, Retention};
+use crate::storage::{QuestionLimits, Retention};
 use callers::CallerSection;
+use doors::DoorsSection;
+use issuers::IssuerSection;
 use limits::LimitsSection;
 use permits::PermitsSection;
 use serde::Deserialize;
@@ -31,6 +38,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::StoreSection;
+use tls::TlsSection;
 use upkeep::{RetentionSection, SweeperSection};
 
 /// What `serve` listens on where nothing is said.
@@ -49,6 +57,8 @@ struct File {
     listen: Option<String>,
     socket_mode: Option<String>,
     health_listen: Option<String>,
+    tls: Option<TlsSection>,
+    doors: DoorsSection,
     policy: Option<PathBuf>,
     policy_settle: Option<String>,
     reflection: Option<bool>,
@@ -61,6 +71,7 @@ struct File {
     log: LogSection,
     audit: AuditSection,
     permits: PermitsSection,
+    issuers: Vec<IssuerSection>,
     callers: Vec<CallerSection>,
 }
 
@@ -89,7 +100,9 @@ impl File {
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| at_line(&error))?;
         let mut unknown = Vec::new();
-        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(format!("{path}: is no key")))
+        // A section that may be left out adds a question mark to the way there.
+        let named = |path: serde_ignored::Path<'_>| format!("{}: is no key", path.to_string().replace(".?", ""));
+        let file = serde_ignored::deserialize(deserializer, |path| unknown.push(named(path)))
             .map_err(|error| at_line(&error))?;
         Ok((file, unknown))
     }
@@ -140,10 +153,14 @@ pub struct Overrides {
 /// A configuration that holds together.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the doors listen.
+    /// Where the doors listen that have no listener of their own.
     pub listen: Address,
     /// The mode of the socket's file, where they listen on one; 0600 where nothing is said.
     pub socket_mode: u32,
+    /// TLS of that listener; none: plaintext.
+    pub tls: Option<TlsSettings>,
+    /// The listeners of doors that have their own.
+    pub doors: OwnListeners,
     /// Where the plaintext health listener listens.
     pub health_listen: SocketAddr,
     /// The policy's file or directory.
@@ -162,8 +179,14 @@ pub struct Config {
     pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
-    /// How many approvals may be open at once.
-    pub open_limits: OpenLimits,
+    /// How many connections each of the doors' listeners has at once.
+    pub connections: usize,
+    /// How long a new connection may take for its TLS handshake, and then until it has begun to speak HTTP/2.
+    pub handshake_timeout: Duration,
+    /// How much people are asked.
+    pub question_limits: QuestionLimits,
+    /// What one message may measure, in bytes.
+    pub message_bytes: usize,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -233,7 +256,9 @@ impl Config {
         };
         let listen =
             listen::address(overrides.listen.as_deref(), file.listen.as_deref(), folder, LISTEN, &mut problems);
-        let socket_mode = listen::socket_mode(file.socket_mode.as_deref(), &mut problems);
+        let socket_mode = listen::socket_mode("socket_mode", file.socket_mode.as_deref(), &mut problems);
+        let tls = file.tls.and_then(|section| tls::resolve(section, "tls", folder, &mut problems));
+        let doors = doors::resolve(file.doors, folder, &mut problems);
         let health_listen = address(
             "health_listen",
             overrides.health_listen.as_deref().or(file.health_listen.as_deref()),
@@ -248,8 +273,16 @@ impl Config {
         let sweep_every = span("sweeper.every", file.sweeper.every, seconds(1), spans(60 * 60), &mut problems);
         let store::Resolved { settings: store, secret_file, further_secret_files } =
             store::resolve(file.store, folder, overrides, &mut problems);
-        let limits::Resolved { arguments_bytes, open_limits } = limits::resolve(&file.limits, &mut problems);
+        let limits::Resolved {
+            arguments_bytes,
+            message_bytes,
+            question_limits,
+            of_callers,
+            connections,
+            handshake_timeout,
+        } = limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
+        limits::outlive(&question_limits, &retention, &mut problems);
         let preview = file.preview;
         if let Err(found) = Previewer::new(preview.clone()) {
             problems.extend(found.iter().map(|problem| format!("preview: {problem}")));
@@ -275,11 +308,13 @@ impl Config {
             }),
         };
         let permits = permits::resolve(&file.permits, &mut problems);
-        let callers = callers::resolve(file.callers, folder, &mut problems);
+        let callers = callers::resolve(file.callers, file.issuers, of_callers, folder, &mut problems);
         let config = Self {
             listen,
             socket_mode,
             health_listen,
+            tls,
+            doors,
             policy: said(&overrides.policy, file.policy, POLICY),
             policy_settle,
             reflection: overrides.reflection.or(file.reflection).unwrap_or(false),
@@ -288,7 +323,10 @@ impl Config {
             secret_file,
             further_secret_files,
             arguments_bytes,
-            open_limits,
+            connections,
+            handshake_timeout,
+            question_limits,
+            message_bytes,
             sweep_every,
             retention,
             preview,
@@ -298,6 +336,7 @@ impl Config {
             permits,
             callers,
         };
+        doors::clashes(&config, &mut problems);
         (config, problems)
     }
 }
@@ -339,6 +378,15 @@ fn span(
             default
         }
     }
+}
+
+/// What a file that a section names holds, if it is no longer than `most` bytes.
+fn file_bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
+    if bytes.len() > most { Err(format!("is larger than {most} bytes")) } else { Ok(bytes) }
 }
 
 fn bounded<N: PartialOrd + std::fmt::Display>(

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use countersign::config::{Config, Overrides, PostgresSettings, StoreSettings};
+use countersign::address::Address;
+use countersign::config::{ClientCertificates, Config, Overrides, PostgresSettings, StoreSettings};
 use countersign::domain::approval::StateName;
 use countersign::domain::audit::AuditKind;
 use countersign::domain::decision::PolicyReason;
@@ -26,6 +27,14 @@ fn blocks(language: &str) -> Vec<String> {
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
+/// The sample of a configuration that has this line.
+fn sample_with(line: &str) -> String {
+    blocks("toml")
+        .into_iter()
+        .find(|sample| sample.lines().any(|known| known.split('#').next().unwrap().trim_end() == line))
+        .unwrap()
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("countersign-readme-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -36,8 +45,7 @@ fn folder(name: &str) -> PathBuf {
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
     let samples = blocks("toml");
-    assert_eq!(samples.len(), 2);
-    std::fs::write(folder.join("countersign.toml"), &samples[0]).unwrap();
+    std::fs::write(folder.join("countersign.toml"), &samples[1]).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
     }
@@ -58,7 +66,10 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.open_limits, defaults.open_limits);
+    assert_eq!(config.connections, defaults.connections);
+    assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
+    assert_eq!(config.question_limits, defaults.question_limits);
+    assert_eq!(config.message_bytes, defaults.message_bytes);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
@@ -69,9 +80,31 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
 }
 
 #[test]
+fn the_sample_of_credentials_holds_together_and_says_the_defaults() {
+    let folder = folder("callers");
+    std::fs::write(folder.join("countersign.toml"), &blocks("toml")[0]).unwrap();
+    std::fs::write(folder.join("id-ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
+    assert_eq!(config.callers.iter().count(), 4);
+    let said = config.callers.issuers().next().unwrap().settings().clone();
+    std::fs::write(
+        folder.join("less.toml"),
+        "[[issuers]]\nname = \"corp\"\nissuer = \"x\"\naudience = \"countersign\"\njwks_url = \"https://x\"\n",
+    )
+    .unwrap();
+    let config = Config::load(Some(&folder.join("less.toml")), &Overrides::default()).unwrap();
+    let defaults = config.callers.issuers().next().unwrap().settings().clone();
+    assert_eq!((&said.audience, &said.algorithms), (&defaults.audience, &defaults.algorithms));
+    assert_eq!(said.tolerance, defaults.tolerance);
+    assert_eq!(said.refresh_at_least_every, defaults.refresh_at_least_every);
+    assert_eq!(said.refresh_at_most_every, defaults.refresh_at_most_every);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
     let folder = folder("postgres");
-    let sample = &blocks("toml")[1];
+    let sample = &sample_with("[store.postgres]");
     std::fs::write(folder.join("countersign.toml"), sample).unwrap();
     let config = Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap();
     let StoreSettings::Postgres(said) = &config.store else { panic!("{:?}", config.store) };
@@ -83,6 +116,29 @@ fn the_sample_of_a_shared_table_holds_together_and_says_the_defaults() {
     for (key, _) in PostgresSettings::KEYS {
         assert!(sample.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
     }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_sample_of_listeners_holds_together_and_says_what_is_so_by_itself() {
+    let folder = folder("listeners");
+    let sample = sample_with("[tls]");
+    let loaded = |text: &str| {
+        std::fs::write(folder.join("countersign.toml"), text).unwrap();
+        Config::load(Some(&folder.join("countersign.toml")), &Overrides::default()).unwrap()
+    };
+    let config = loaded(&sample);
+    let tls = config.tls.as_ref().unwrap();
+    assert_eq!(tls.client_certificates, ClientCertificates::Required);
+    assert_eq!(tls.client_ca_file, Some(folder.join("ca.pem")));
+    assert_eq!(config.doors.operator.as_ref().unwrap().address, Address::Unix(folder.join("operator.sock")));
+    let doors: Vec<String> = config.listeners().iter().map(|listener| listener.names()).collect();
+    assert_eq!(doors, ["agent,approver", "operator"]);
+    let unsaid =
+        |line: &str| !["client_certificates", "crl_files", "socket_mode"].iter().any(|key| line.starts_with(key));
+    let less: Vec<&str> = sample.lines().filter(|line| unsaid(line)).collect();
+    let less = loaded(&less.join("\n"));
+    assert_eq!((&less.tls, &less.doors), (&config.tls, &config.doors));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -131,7 +187,9 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/errors.rs")).unwrap();
+    let errors: String = ["src/service/errors.rs", "src/service/errors/callers.rs", "src/service/errors/fatigue.rs"]
+        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+        .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted

@@ -64,6 +64,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON executions TO countersign;
 -- Agents that stopped for people.
 GRANT SELECT, INSERT, UPDATE, DELETE ON waits TO countersign;
 
+-- When somebody who may answer was last seen.
+GRANT SELECT, INSERT, UPDATE ON approver_presence TO countersign;
+
 -- The audit is added to and read. It is neither changed nor shortened.
 GRANT SELECT, INSERT ON audit_records TO countersign;
 -- Only where `retention.audit_records` is a duration: rows are locked before they are deleted, which takes a right to change

@@ -1,7 +1,9 @@
 //! Health: `grpc.health.v1` on the doors' listener and, with `/healthz`, `/readyz`, `/metrics` and the keys that check permits, on a
 //! plaintext listener of its own, since orchestrators' probes dial without TLS or token. That listener serves nothing else.
 
+use super::incoming::Incoming;
 use super::observe;
+use super::transport::server;
 use crate::engine::Engine;
 use crate::secrets::PermitKeys;
 use crate::storage::Store;
@@ -11,7 +13,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tonic::Status;
@@ -143,12 +144,12 @@ impl Health {
 
 /// Serves the plaintext listener until `end`.
 pub(super) async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     service: HealthServer<HealthService>,
     health: Health,
     engine: Arc<Engine>,
     end: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> Result<(), tonic::transport::Error> {
     let ready = health.ready;
     let keys = KEYS.map(|path| (path, Arc::clone(&engine)));
     let mut router = Routes::new(service)
@@ -186,7 +187,7 @@ pub(super) async fn serve(
     for (path, engine) in keys {
         router = router.route(path, get(move || std::future::ready(public_keys(&engine))));
     }
-    axum::serve(listener, router).with_graceful_shutdown(end).await
+    server().accept_http1(true).serve_with_incoming_shutdown(router, incoming, end).await
 }
 
 /// The public keys of every server secret at hand, as they are now: secrets may be replaced at any time.

@@ -1,21 +1,26 @@
 //! What is counted: the store wrapped to count, the backlog asked for now and then, and `/metrics`.
 
-use crate::metrics::{Format, Metrics, SweeperFigures, WriterFigures};
+use crate::domain::limits;
+use crate::metrics::{Format, Metrics, SweeperFigures, Waiting, WriterFigures};
 use crate::proto::DESCRIPTORS;
 use crate::service;
-use crate::storage::Store;
 use crate::storage::metered::Metered;
 use crate::storage::postgres::PostgresStore;
 use crate::storage::sqlite::SqliteStore;
+use crate::storage::{Backlog, Loaded, Store, StoreError};
 use crate::sweeper::Sweeper;
 use axum::http::{HeaderMap, HeaderName};
 use axum::routing::{MethodRouter, get};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How often the store is asked for what waits for people, whoever scrapes how often.
 const ASK_BACKLOG: Duration = Duration::from_secs(5);
+/// How old what is noted of approvers may become while they look: each note is a commit.
+const NOTE_AGAIN: Duration = Duration::from_secs(30);
+/// Who does not read the first warning is warned again.
+const WARN_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// Nothing counted yet, of every method that may be served.
 pub(super) fn metrics() -> Result<Arc<Metrics>, String> {
@@ -89,13 +94,32 @@ pub(super) fn sweeper(metrics: &Metrics, sweeper: &Sweeper) {
     });
 }
 
-/// Asks what waits for people, again and again until the sidecar stops.
+/// Asks what waits for people, again and again until the sidecar stops. Whether anybody who may answer looks is noted in the
+/// table, so that one who does so through another sidecar is not missed here.
 pub(super) async fn watch_backlog(store: Arc<dyn Store>, metrics: Arc<Metrics>, mut stopped: watch::Receiver<bool>) {
+    let mut looked = false;
+    let mut warned: Option<Instant> = None;
     loop {
-        match store.backlog().await {
-            Ok(loaded) => {
-                let age = loaded.row.oldest.map_or(Duration::ZERO, |oldest| loaded.now.since(oldest));
-                metrics.backlog.read(loaded.row.pending, age);
+        looked |= metrics.watchers.approver_looks();
+        match ask_backlog(&*store, &mut looked).await {
+            Ok(Loaded { row: backlog, now }) => {
+                let waiting = Waiting {
+                    pending: backlog.pending,
+                    oldest_age: backlog.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+                    is_unwatched: backlog.is_unwatched(now, limits::UNWATCHED_AFTER),
+                };
+                metrics.backlog.read(waiting);
+                if !waiting.is_unwatched {
+                    warned = None;
+                } else if warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN) {
+                    warned = Some(Instant::now());
+                    tracing::warn!(
+                        pending = waiting.pending,
+                        oldest_s = waiting.oldest_age.as_secs(),
+                        "approvals wait and nobody looks at them: see that the chat backend or console of the approvers runs \
+                         and reaches a sidecar of this table, or answer with `countersign approvals`"
+                    );
+                }
             }
             Err(_) => metrics.backlog.unknown(),
         }
@@ -104,6 +128,18 @@ pub(super) async fn watch_backlog(store: Arc<dyn Store>, metrics: Arc<Metrics>, 
             _ = stopped.changed() => return,
         }
     }
+}
+
+/// What waits for people. Where somebody has looked and that is not known of late, it is noted first.
+async fn ask_backlog(store: &dyn Store, looked: &mut bool) -> Result<Loaded<Backlog>, StoreError> {
+    let backlog = store.backlog().await?;
+    let is_fresh = |seen| backlog.now.since(seen) < NOTE_AGAIN;
+    if !*looked || backlog.row.approver_seen.is_some_and(is_fresh) {
+        return Ok(backlog);
+    }
+    store.note_approver().await?;
+    *looked = false;
+    store.backlog().await
 }
 
 /// `GET /metrics`.

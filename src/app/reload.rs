@@ -6,6 +6,7 @@
 //! for each time that files must hold still.
 
 use super::secrets::SecretsWatch;
+use super::tls::Tls;
 use crate::auth::SharedCallers;
 use crate::config::Config;
 use crate::domain::policy::Problem;
@@ -34,6 +35,8 @@ pub struct Reload {
     asked: Arc<Notify>,
     callers: SharedCallers,
     secrets: Arc<SecretsWatch>,
+    /// Of each listener that has any.
+    tls: Arc<[Tls]>,
     /// What the process was started with.
     started: Arc<Config>,
 }
@@ -53,12 +56,23 @@ impl Reload {
         say_expired(&callers);
         tokio::spawn(until(stopped.clone(), reloader.run()));
         tokio::spawn(until(stopped, end_expired(callers.clone())));
-        Self { asked, callers, secrets, started: Arc::new(config.clone()) }
+        Self { asked, callers, secrets, tls: Arc::default(), started: Arc::new(config.clone()) }
     }
 
     /// Has the policy read again now, though nothing says that it changed. It still has to hold still first.
     pub fn policy(&self) {
         self.asked.notify_one();
+    }
+
+    /// The same, with TLS of these listeners to be read again.
+    pub(super) fn with_tls(self, tls: Vec<Tls>) -> Self {
+        Self { tls: tls.into(), ..self }
+    }
+
+    /// Has the files of every listener's TLS read again now, though nothing says that they changed. They still have to hold
+    /// still first.
+    pub fn tls(&self) {
+        self.tls.iter().for_each(Tls::read_again);
     }
 
     /// The callers in force, as the doors share them.
@@ -107,7 +121,7 @@ async fn end_expired(callers: SharedCallers) {
     }
 }
 
-async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+pub(super) async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     tokio::select! {
         () = work => {}
         // A sender that is gone has nothing more to tell: the process is ending.

@@ -12,13 +12,27 @@ const STREAMS_PER_CONNECTION: u32 = 256;
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
+/// How often it is asked whether somebody is still there, and how long the answer may take.
+const STILL_THERE: Duration = Duration::from_secs(60);
+const STILL_THERE_WITHIN: Duration = Duration::from_secs(20);
+/// What the head of a call may measure, in bytes: its path, a credential, whatever a mesh adds.
+const HEAD_BYTES: u32 = 16 * 1024;
+/// Calls that a client may have taken back before they were looked at, and streams that it may have made the server end,
+/// until its connection is ended: who opens and resets calls in a flood has none.
+const RESET_BEFORE_ACCEPTED: usize = 20;
+const RESET_FOR_ERRORS: usize = 256;
+
 /// A server with the doors' settings, and nothing behind it yet.
 pub fn server() -> Server {
     Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(Duration::from_secs(60)))
+        .http2_keepalive_interval(Some(STILL_THERE))
+        .http2_keepalive_timeout(Some(STILL_THERE_WITHIN))
+        .http2_max_header_list_size(HEAD_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(RESET_BEFORE_ACCEPTED))
+        .http2_max_local_error_reset_streams(Some(RESET_FOR_ERRORS))
 }
 
 /// A thread with a runtime of its own, on which one thing runs at a time: there, answers to one connection are written

@@ -1,8 +1,12 @@
 //! The callers in force, shared by every door and swapped whole when the configuration is read again; and the credential
 //! that a call came with, which says when it no longer opens its door.
 
-use super::{AuthError, Caller, Callers, Entry, Role};
+use super::callers::Found;
+use super::usage::{LimitReached, Place};
+use super::{AuthError, Caller, Callers, Presented, Role};
 use crate::clock::Clock;
+use crate::domain::text::Identifier;
+use crate::domain::time::Timestamp;
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +22,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// How many had expired when it was last looked.
     expired: AtomicUsize,
+    /// Who waits for the end of a credential that may end by itself: a certificate, a token of an issuer.
+    waiting: AtomicUsize,
     /// Sent whenever a credential may have ended.
     changed: watch::Sender<()>,
 }
@@ -36,6 +42,7 @@ impl SharedCallers {
             callers: ArcSwap::from_pointee(callers),
             clock,
             expired,
+            waiting: AtomicUsize::new(0),
             changed: watch::Sender::new(()),
         }))
     }
@@ -53,6 +60,7 @@ impl SharedCallers {
     /// Puts other callers in force, for every call that begins from now on, and ends the credentials that no longer open
     /// the same door with the same powers.
     pub fn replace(&self, callers: Callers) {
+        let callers = callers.after(&self.0.callers.load());
         self.0.expired.store(callers.expired(self.0.clock.wall()).count(), Ordering::SeqCst);
         self.0.callers.store(Arc::new(callers));
         self.0.changed.send_replace(());
@@ -62,33 +70,29 @@ impl SharedCallers {
     /// serves all who wait.
     pub fn end_expired(&self) {
         let expired = self.0.callers.load().expired(self.0.clock.wall()).count();
-        if self.0.expired.swap(expired, Ordering::SeqCst) != expired {
+        let others = self.0.waiting.load(Ordering::SeqCst) > 0;
+        if self.0.expired.swap(expired, Ordering::SeqCst) != expired || others {
             self.0.changed.send_replace(());
         }
     }
 
-    /// The credential in the `authorization` header `header`, if its caller has the role `needs`.
+    /// The clock that the callers go by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    /// The credential of a call with which this came, if its caller has the role `needs`.
     ///
     /// # Errors
-    /// There is no credential; it is nobody's; it has expired; the caller has another role.
-    pub fn authenticate(&self, header: Option<&[u8]>, needs: Role) -> Result<Credential, AuthError> {
-        let entry = self.0.callers.load().entry(header)?;
-        if self.0.has_expired(&entry) {
-            return Err(AuthError::Expired);
-        }
-        let has = entry.caller.powers.role();
+    /// There is no credential; it is nobody's, or more than one caller's; it is no longer good; the caller has another role.
+    pub fn authenticate(&self, presented: Presented<'_>, needs: Role) -> Result<Credential, AuthError> {
+        let found = self.0.callers.load().find(presented, &|| self.0.clock.wall())?;
+        let has = found.caller.powers.role();
         if has == needs {
-            Ok(Credential { shared: self.clone(), entry })
+            Ok(Credential { shared: self.clone(), found })
         } else {
             Err(AuthError::WrongRole { has, needs })
         }
-    }
-}
-
-impl Shared {
-    fn has_expired(&self, entry: &Entry) -> bool {
-        // Most have no end, and then no clock is read.
-        entry.expires.is_some_and(|_| entry.has_expired(self.clock.wall()))
     }
 }
 
@@ -96,27 +100,49 @@ impl Shared {
 #[derive(Clone)]
 pub struct Credential {
     shared: SharedCallers,
-    entry: Arc<Entry>,
+    found: Found,
 }
 
 /// The caller alone.
 impl fmt::Debug for Credential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Credential").field("caller", &self.entry.caller).finish_non_exhaustive()
+        formatter.debug_struct("Credential").field("caller", &self.found.caller).finish_non_exhaustive()
     }
 }
 
 impl Credential {
     /// Whose it is.
     pub fn caller(&self) -> &Arc<Caller> {
-        &self.entry.caller
+        &self.found.caller
+    }
+
+    /// The groups of the policy that its person is in by the word of the token's issuer, sorted.
+    pub fn groups(&self) -> &Arc<[Identifier]> {
+        &self.found.groups
+    }
+
+    /// A place for a call of its caller.
+    ///
+    /// # Errors
+    /// The caller does too much at once, or too fast.
+    pub fn call(&self) -> Result<Place, LimitReached> {
+        self.found.entry.usage.call(&self.found.entry.limits, self.shared.0.clock.as_ref())
+    }
+
+    /// A place for a stream of its caller.
+    ///
+    /// # Errors
+    /// The caller has too many open.
+    pub fn stream(&self) -> Result<Place, LimitReached> {
+        self.found.entry.usage.stream(&self.found.entry.limits)
     }
 
     /// Whether it still opens the same door, for the same caller, with the same powers.
     pub fn is_good(&self) -> bool {
         let shared = &self.shared.0;
-        let now = shared.callers.load().find(&self.entry.hash);
-        now.is_some_and(|now| now.caller == self.entry.caller && !shared.has_expired(&now))
+        let wall = || -> Timestamp { shared.clock.wall() };
+        let again = shared.callers.load().again(&self.found.proof, &wall);
+        again.is_ok_and(|now| now.caller == self.found.caller && now.groups == self.found.groups)
     }
 
     /// Waits until it is no longer good: it was removed, has expired, or its caller has another name, role or powers.
@@ -124,6 +150,7 @@ impl Credential {
     /// stream for it has the client call again: that call is told what has become of the credential.
     pub async fn ended(&self) {
         let mut changed = self.shared.0.changed.subscribe();
+        let _waiting = self.found.proof.ends_by_itself().then(|| Waiting::one_of(&self.shared.0));
         // What was sent before is of no matter: whether it is good is asked after subscribing.
         while self.is_good() {
             if changed.changed().await.is_err() {
@@ -133,15 +160,29 @@ impl Credential {
     }
 }
 
+/// One that waits; over when dropped.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn one_of(shared: &'a Shared) -> Self {
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::token::TokenHash;
-    use super::super::{AgentBounds, NewCaller, Powers};
+    use super::super::{AgentBounds, Authorization, NewCaller, Powers};
     use super::*;
     use crate::clock::ManualClock;
     use crate::domain::pattern::Pattern;
-    use crate::domain::text::Identifier;
-    use crate::domain::time::Timestamp;
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -157,7 +198,7 @@ mod tests {
 
     fn caller(token: &str, name: &str, powers: Powers, expires: Option<Timestamp>) -> NewCaller {
         let caller = Caller { name: Identifier::parse(name).unwrap(), powers };
-        NewCaller { hash: TokenHash::of(token.as_bytes()), caller, expires }
+        NewCaller { expires, ..NewCaller::bearer(TokenHash::of(token.as_bytes()), caller) }
     }
 
     fn runtime() -> NewCaller {
@@ -170,7 +211,12 @@ mod tests {
     }
 
     fn enter(callers: &SharedCallers) -> Result<Credential, AuthError> {
-        callers.authenticate(Some(b"Bearer agent-token"), Role::Agent)
+        enter_as(callers, Role::Agent)
+    }
+
+    fn enter_as(callers: &SharedCallers, role: Role) -> Result<Credential, AuthError> {
+        let authorization = Authorization::One(b"Bearer agent-token");
+        callers.authenticate(Presented { authorization, peer: None }, role)
     }
 
     /// Whether it has ended by now, without waiting; asked of one and the same wait again and again.
@@ -241,7 +287,7 @@ mod tests {
         assert_eq!(enter(&shared).err(), Some(AuthError::Expired), "before anybody looked");
         shared.end_expired();
         assert!(has_ended!(wait));
-        let operator = shared.authenticate(Some(b"Bearer agent-token"), Role::Operator);
+        let operator = enter_as(&shared, Role::Operator);
         assert_eq!(operator.err(), Some(AuthError::Expired), "an expired credential says nothing of its role");
         assert_eq!(shared.expired().len(), 1);
     }

@@ -7,6 +7,7 @@ use super::serve::Settings;
 use super::terminal::{self, safe};
 use crate::address::Address;
 use crate::app::socket::{self, Found};
+use crate::app::tls;
 use crate::auth::{Powers, Role};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, PostgresSettings, StoreSettings};
@@ -41,6 +42,7 @@ enum Part {
     Policy,
     Database,
     Secret,
+    Tls,
 }
 
 impl Part {
@@ -50,6 +52,7 @@ impl Part {
             Self::Policy => "policy",
             Self::Database => "database",
             Self::Secret => "secret",
+            Self::Tls => "tls",
         }
     }
 }
@@ -154,27 +157,41 @@ fn report(
 }
 
 fn listeners(config: &Config, findings: &mut Findings) -> io::Result<()> {
-    let tcp = match &config.listen {
-        Address::Tcp(tcp) => *tcp,
-        Address::Unix(path) => return socket(path, config.socket_mode, findings),
-    };
-    if tcp == config.health_listen && tcp.port() != 0 {
-        findings.problem(Part::Configuration, format!("listen and health_listen are both {tcp}"));
-    }
-    if !tcp.ip().is_loopback() {
-        let what = format!("listen: {tcp} is plaintext and not on loopback: tokens can be read on the network");
-        findings.warning(Part::Configuration, what);
+    let mut seen = Vec::new();
+    for listener in config.listeners() {
+        let key = listener.key;
+        match &listener.address {
+            Address::Unix(path) => socket(key, path, listener.socket_mode, findings)?,
+            Address::Tcp(tcp) if *tcp == config.health_listen && tcp.port() != 0 && key == "listen" => {
+                findings.problem(Part::Configuration, format!("listen and health_listen are both {tcp}"));
+            }
+            Address::Tcp(_) => {}
+        }
+        if listener.is_exposed() {
+            let what = format!(
+                "{key}: {} is plaintext and not on loopback: tokens can be read on the network",
+                listener.address
+            );
+            findings.warning(Part::Configuration, what);
+        }
+        // Two listeners may show the same.
+        if let Some(tls) = listener.tls.filter(|tls| !seen.contains(tls)) {
+            let (problems, warnings) = tls::inspect(&tls);
+            problems.into_iter().for_each(|problem| findings.problem(Part::Tls, problem));
+            warnings.into_iter().for_each(|warning| findings.warning(Part::Tls, warning));
+            seen.push(tls);
+        }
     }
     Ok(())
 }
 
 /// A sidecar may be serving on it, so that is no problem.
-fn socket(path: &Path, mode: u32, findings: &mut Findings) -> io::Result<()> {
+fn socket(key: &str, path: &Path, mode: u32, findings: &mut Findings) -> io::Result<()> {
     if let Err(problem) = writable_folder(path) {
-        findings.problem(Part::Configuration, format!("listen: {problem}"));
+        findings.problem(Part::Configuration, format!("{key}: {problem}"));
         return Ok(());
     }
-    let at = |what: &dyn std::fmt::Display| format!("listen: {}: {what}", path.display());
+    let at = |what: &dyn std::fmt::Display| format!("{key}: {}: {what}", path.display());
     match remote::block_on(socket::look(path))? {
         Ok(Found::Nothing | Found::Stale) => {}
         Ok(Found::Answering) => {
@@ -185,7 +202,7 @@ fn socket(path: &Path, mode: u32, findings: &mut Findings) -> io::Result<()> {
         Err(cause) => findings.problem(Part::Configuration, at(&cause)),
     }
     for doubt in socket::doubts(path, mode) {
-        findings.warning(Part::Configuration, format!("listen: {doubt}"));
+        findings.warning(Part::Configuration, format!("{key}: {doubt}"));
     }
     Ok(())
 }
@@ -212,7 +229,7 @@ fn callers(config: &Config, findings: &mut Findings) {
                 &[("agents", bounds.agents.is_empty()), ("principals", bounds.principals.is_empty())]
             }
             Powers::Asserts(persons) => &[("asserts_principal", persons.is_empty())],
-            Powers::Person(_) | Powers::Operator => &[],
+            Powers::Person(_) | Powers::Claimed | Powers::Operator => &[],
         };
         for (key, _) in bounds.iter().filter(|(_, empty)| *empty) {
             findings

@@ -1,9 +1,8 @@
 //! `countersign health`: asks a sidecar's health, for probes that run a command.
 
 use super::exit::Exit;
-use super::remote::{self, Refused};
+use super::remote::{self, Refused, TlsFlags};
 use super::terminal;
-use crate::client;
 use clap::Args;
 use serde_json::json;
 use std::io::{self, Write};
@@ -16,7 +15,8 @@ use tonic_health::pb::health_client::HealthClient;
 /// What `health` is told.
 #[derive(Args, Debug)]
 pub(super) struct HealthCommand {
-    /// The plaintext health listener, or the doors' own, which may be a `unix:/PATH`.
+    /// The plaintext health listener, or one of doors: `unix:/PATH` of a socket, or `https://HOST:PORT`, the only form that is
+    /// asked over TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7401", value_parser = remote::server)]
     address: String,
     /// One service: `liveness`, or a gRPC service's full name [default: the sidecar as a whole].
@@ -28,12 +28,14 @@ pub(super) struct HealthCommand {
     /// Print as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 /// 0 for `SERVING`, 1 for anything else that is answered, 3 for no answer.
 pub(super) fn run(command: &HealthCommand, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<Exit> {
     let answer = remote::block_on(async {
-        let channel = client::channel_to(&command.address).map_err(|cause| Refused::unreachable(&cause))?;
+        let channel = command.tls.channel_as_written(&command.address)?;
         let request = HealthCheckRequest { service: command.service.clone() };
         let mut health = HealthClient::new(channel);
         match tokio::time::timeout(command.timeout, health.check(request)).await {
@@ -49,7 +51,8 @@ pub(super) fn run(command: &HealthCommand, out: &mut dyn Write, err: &mut dyn Wr
         Err(refused) if refused.code == Code::NotFound => ("SERVICE_UNKNOWN", Exit::No),
         Err(refused) => {
             writeln!(err, "{}: {refused}", command.address)?;
-            ("UNREACHABLE", Exit::Unreachable)
+            let exit = if refused.is_usage() { Exit::Usage } else { Exit::Unreachable };
+            ("UNREACHABLE", exit)
         }
     };
     if command.json {

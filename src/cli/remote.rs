@@ -1,9 +1,13 @@
 //! Calling a sidecar from the command line: where it is, whose token goes along, and what its refusals mean here.
 
+mod tls;
+
+pub(super) use tls::TlsFlags;
+
 use super::exit::Exit;
 use super::terminal::safe;
 use crate::address::Address;
-use crate::client::{self, Bearer};
+use crate::client::Bearer;
 use crate::domain::span::parse_span;
 use clap::Args;
 use serde_json::{Value, json};
@@ -27,7 +31,7 @@ const TOKEN_VARIABLE: &str = "COUNTERSIGN_TOKEN";
 /// Where the sidecar is and who calls.
 #[derive(Args, Debug)]
 pub(super) struct Connection {
-    /// The sidecar's doors: `HOST:PORT`, or `unix:/PATH` of a Unix socket.
+    /// The sidecar's doors: `HOST:PORT`, `https://HOST:PORT` over TLS, or `unix:/PATH` of a Unix socket.
     #[arg(
         long,
         global = true,
@@ -40,6 +44,8 @@ pub(super) struct Connection {
     /// The file with the caller's bearer token; without it the environment's COUNTERSIGN_TOKEN is the token.
     #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 impl Connection {
@@ -72,9 +78,9 @@ impl Connection {
     /// A channel to the sidecar, to be made where the calls are run.
     ///
     /// # Errors
-    /// It has no form that can be called.
+    /// It has no form that can be called, or cannot be called over TLS in the way that is said.
     pub(super) fn channel(&self) -> Result<Channel, Refused> {
-        client::channel_to(&self.server).map_err(|cause| Refused::unreachable(&cause))
+        self.tls.channel_to(&self.server)
     }
 
     /// Where it is, for messages.
@@ -115,6 +121,9 @@ impl Refused {
                 }
                 source = cause.source();
             }
+            if let Some(advice) = tls::advice(&message) {
+                message = format!("{message}. {advice}");
+            }
         }
         Self { code: status.code(), reason, message, metadata }
     }
@@ -122,6 +131,11 @@ impl Refused {
     /// No sidecar can be called at all.
     pub(super) fn unreachable(cause: &dyn std::error::Error) -> Self {
         Self { code: Code::Unavailable, reason: String::new(), message: cause.to_string(), metadata: BTreeMap::new() }
+    }
+
+    /// It was not asked at all, since it was to be asked wrongly.
+    fn asked_wrongly(message: String) -> Self {
+        Self { code: Code::InvalidArgument, reason: String::new(), message, metadata: BTreeMap::new() }
     }
 
     /// Nothing was answered within this time.
@@ -132,6 +146,16 @@ impl Refused {
             message: format!("no answer within {within:?}"),
             metadata: BTreeMap::new(),
         }
+    }
+
+    /// Whether it was not asked at all.
+    pub(super) fn is_usage(&self) -> bool {
+        self.code == Code::InvalidArgument && self.reason.is_empty()
+    }
+
+    /// A file that calling needs cannot be used.
+    fn without_file(message: String) -> Self {
+        Self { code: Code::Unavailable, reason: String::new(), message, metadata: BTreeMap::new() }
     }
 
     /// A stream ended, though it has no end of its own.
@@ -217,17 +241,25 @@ pub(super) fn block_on<T>(calls: impl Future<Output = T>) -> io::Result<T> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(calls))
 }
 
-/// Reads `host:port`, or `unix:/path`.
+/// Reads `host:port`, the same behind `https://`, or `unix:/path`.
 pub(super) fn server(text: &str) -> Result<String, String> {
+    if let Some(place) = text.strip_prefix("https://") {
+        let sealed = host_and_port(place).map(|place| format!("https://{place}"));
+        return sealed.ok_or_else(|| format!("{text:?} is no host and port, such as `https://localhost:7400`"));
+    }
     if let Some(unix) = Address::unix(text) {
         let called = unix.and_then(|address| address.fits().map(|()| address.to_string()));
         return called.map_err(|problem| format!("{text:?} {problem}"));
     }
     let problem = || format!("{text:?} is no host and port, such as `127.0.0.1:7400`, nor a `unix:/PATH`");
-    let uri: Uri = format!("http://{text}").parse().map_err(|_| problem())?;
+    host_and_port(text).map(str::to_owned).ok_or_else(problem)
+}
+
+fn host_and_port(text: &str) -> Option<&str> {
+    let uri: Uri = format!("http://{text}").parse().ok()?;
     let plain = uri.authority().is_some_and(|authority| authority.as_str() == text && !text.contains('@'));
     // Port 0 is where nobody can be called.
-    if plain && uri.port_u16().is_some_and(|port| port > 0) { Ok(text.to_owned()) } else { Err(problem()) }
+    (plain && uri.port_u16().is_some_and(|port| port > 0)).then_some(text)
 }
 
 /// Reads a span that is worth waiting.
@@ -243,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_server_is_a_host_and_a_port_or_a_socket_and_nothing_else() {
-        for text in ["127.0.0.1:7400", "localhost:1", "[::1]:7400", "sidecar.example:65535"] {
+        for text in ["127.0.0.1:7400", "localhost:1", "[::1]:7400", "sidecar.example:65535", "https://localhost:7400"] {
             assert_eq!(server(text).as_deref(), Ok(text));
         }
         for (text, called) in [("unix:/run/a.sock", "unix:/run/a.sock"), ("unix:///a", "unix:/a"), ("unix:a", "unix:a")]
@@ -263,6 +295,10 @@ mod tests {
             "a:1/x",
             "a:1?x",
             "http://a:1",
+            "https://",
+            "https://a",
+            "https://a:1/",
+            "https://unix:/run/a.sock",
             "a b:1",
             "unix:",
             "unix:/run/",

@@ -196,6 +196,7 @@ fn stopped_before_it_served() -> Result<(), String> {
 /// Reads policy and configuration again. A configuration with a problem changes nothing.
 async fn read_again(reload: &Reload, source: Option<Source>) {
     reload.policy();
+    reload.tls();
     let Some((path, overrides)) = source else {
         tracing::info!("SIGHUP: the policy is read again; --dev has no configuration");
         return;

@@ -3,14 +3,16 @@
 use super::{Config, PostgresSettings, SqliteSettings, StoreSettings};
 
 impl Config {
-    /// The keys of `newer` that differ from this and are taken only at start, as the file spells them. Callers and
-    /// the files of secrets are not among them: they are replaced while the sidecar runs.
+    /// The keys of `newer` that differ from this and are taken only at start, as the file spells them. Callers,
+    /// the files of secrets and the content of TLS files are not among them: they are replaced while the sidecar runs.
     pub fn needs_restart(&self, newer: &Self) -> Vec<&'static str> {
         // Whoever adds a key says here whether it needs a restart.
         let Self {
             listen,
             socket_mode,
             health_listen,
+            tls,
+            doors,
             policy,
             policy_settle,
             reflection,
@@ -19,7 +21,10 @@ impl Config {
             secret_file: _,
             further_secret_files: _,
             arguments_bytes,
-            open_limits,
+            connections,
+            handshake_timeout,
+            question_limits,
+            message_bytes,
             sweep_every,
             retention,
             preview,
@@ -33,13 +38,23 @@ impl Config {
             ("listen", *listen == newer.listen),
             ("socket_mode", *socket_mode == newer.socket_mode),
             ("health_listen", *health_listen == newer.health_listen),
+            ("tls", *tls == newer.tls),
+            ("doors.agent", doors.agent == newer.doors.agent),
+            ("doors.approver", doors.approver == newer.doors.approver),
+            ("doors.operator", doors.operator == newer.doors.operator),
             ("policy", *policy == newer.policy),
             ("policy_settle", *policy_settle == newer.policy_settle),
             ("reflection", *reflection == newer.reflection),
             ("grace_period", *grace_period == newer.grace_period),
             ("limits.arguments_bytes", *arguments_bytes == newer.arguments_bytes),
-            ("limits.open_per_principal", open_limits.per_principal == newer.open_limits.per_principal),
-            ("limits.open_per_agent", open_limits.per_agent == newer.open_limits.per_agent),
+            ("limits.connections", *connections == newer.connections),
+            ("limits.handshake_timeout", *handshake_timeout == newer.handshake_timeout),
+            ("limits.open_per_principal", question_limits.per_principal == newer.question_limits.per_principal),
+            ("limits.open_per_agent", question_limits.per_agent == newer.question_limits.per_agent),
+            ("limits.open_per_action", question_limits.per_action == newer.question_limits.per_action),
+            ("limits.asked_per_principal", question_limits.asked == newer.question_limits.asked),
+            ("limits.cool_off", question_limits.cool_off == newer.question_limits.cool_off),
+            ("limits.message_bytes", *message_bytes == newer.message_bytes),
             ("sweeper.every", *sweep_every == newer.sweep_every),
             ("retention", *retention == newer.retention),
             ("audit.evaluations", *audited_evaluations == newer.audited_evaluations),
@@ -131,11 +146,20 @@ mod tests {
         newer.secret_file = "another".into();
         newer.store.sqlite_mut().unwrap().readers += 1;
         newer.policy_settle = Duration::from_secs(1);
+        newer.connections += 1;
+        let own = crate::config::OwnListener { address: newer.listen.clone(), socket_mode: 0o600, tls: None };
+        newer.doors.approver = Some(own);
         newer.log_filter = "debug".to_owned();
-        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store.readers"]);
+        assert_eq!(
+            config.needs_restart(&newer),
+            ["doors.approver", "policy_settle", "limits.connections", "log.filter", "store.readers"]
+        );
         let postgres = PostgresSettings::at("postgres://u@db/cs");
         newer.store = StoreSettings::Postgres(postgres.clone());
-        assert_eq!(config.needs_restart(&newer), ["policy_settle", "log.filter", "store"]);
+        assert_eq!(
+            config.needs_restart(&newer),
+            ["doors.approver", "policy_settle", "limits.connections", "log.filter", "store"]
+        );
         let mut other = newer.clone();
         assert!(newer.needs_restart(&other).is_empty());
         let password = Some(zeroize::Zeroizing::new("hunter2".to_owned()));

@@ -1,4 +1,4 @@
-//! Where the doors listen, and who may connect where that is a file.
+//! Where doors listen, and who may connect where that is a file.
 
 use crate::address::Address;
 use std::net::SocketAddr;
@@ -22,15 +22,24 @@ pub(super) fn address(
         (Some(text), _) => (text, Path::new("")),
         (None, key) => (key.unwrap_or(default), folder),
     };
+    read("listen", text, folder, default, problems)
+}
+
+/// Where a door listens that has a listener of its own; a path is taken from the file's folder on.
+pub(super) fn own_address(key: &str, text: &str, folder: &Path, problems: &mut Vec<String>) -> Address {
+    read(key, text, folder, "127.0.0.1:7402", problems)
+}
+
+fn read(key: &str, text: &str, folder: &Path, example: &str, problems: &mut Vec<String>) -> Address {
     let read = text.parse().map(|address: Address| address.within(folder));
     read.and_then(|address| address.fits().map(|()| address)).unwrap_or_else(|problem| {
-        problems.push(format!("listen: {text:?}: {problem}; say `{default}`, or `unix:/PATH` for a Unix socket"));
+        problems.push(format!("{key}: {text:?}: {problem}; say `{example}`, or `unix:/PATH` for a Unix socket"));
         Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
     })
 }
 
 /// The mode of the socket's file, in octal digits as for `chmod`.
-pub(super) fn socket_mode(text: Option<&str>, problems: &mut Vec<String>) -> u32 {
+pub(super) fn socket_mode(key: &str, text: Option<&str>, problems: &mut Vec<String>) -> u32 {
     let Some(text) = text else { return SOCKET_MODE };
     let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let mode = u32::from_str_radix(text, 8).ok().filter(|_| digits);
@@ -38,7 +47,7 @@ pub(super) fn socket_mode(text: Option<&str>, problems: &mut Vec<String>) -> u32
         Some(mode) if mode & !READ_AND_WRITE == 0 && mode & SOCKET_MODE == SOCKET_MODE => mode,
         Some(_) | None => {
             problems.push(format!(
-                "socket_mode: {text:?} is no mode of a socket from `0600` to `0666`, such as `0660` for the group too"
+                "{key}: {text:?} is no mode of a socket from `0600` to `0666`, such as `0660` for the group too"
             ));
             SOCKET_MODE
         }
@@ -89,7 +98,7 @@ mod tests {
     fn a_socket_has_a_mode_in_which_its_owner_can_connect() {
         let mode = |text: Option<&str>| {
             let mut problems = Vec::new();
-            (socket_mode(text, &mut problems), problems.len())
+            (socket_mode("socket_mode", text, &mut problems), problems.len())
         };
         for (text, wanted) in
             [(None, 0o600), (Some("0600"), 0o600), (Some("660"), 0o660), (Some("0620"), 0o620), (Some("0666"), 0o666)]

@@ -4,6 +4,7 @@ use crate::auth::{AgentBounds, Caller, NewCaller, Powers};
 use crate::domain::pattern::Pattern;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
+use crate::storage::AskedLimit;
 use std::sync::Arc;
 
 pub(super) fn load(text: &str) -> Result<Config, ConfigProblems> {
@@ -34,7 +35,16 @@ fn nothing_said_means_the_documented_defaults() {
     assert_eq!(config.store.sqlite().unwrap().path, Path::new("/etc/countersign/countersign.db"));
     assert_eq!(config.secret_file, Path::new("/etc/countersign/countersign.db.secret"));
     assert_eq!(config.grace_period, Duration::from_secs(10));
-    assert_eq!(config.open_limits, OpenLimits { per_principal: 100, per_agent: 1_000 });
+    assert_eq!(
+        config.question_limits,
+        QuestionLimits {
+            per_principal: 100,
+            per_agent: 1_000,
+            per_action: 50,
+            asked: Some(AskedLimit { most: 300, within: Duration::from_secs(60 * 60) }),
+            cool_off: Duration::from_secs(5 * 60),
+        }
+    );
     assert_eq!(config.arguments_bytes, 256 * 1024);
     assert!(!config.reflection && !config.store.sqlite().unwrap().accept_clock);
     assert_eq!(config.sweep_every, Duration::from_secs(1));
@@ -120,7 +130,7 @@ fn every_problem_is_named_at_once() {
         "callers[1] (a): an approver is a person",
         "callers[2] (c): token_sha256",
         "callers[2] (c): role: \"king\"",
-        "callers[3] ( d): has neither token_sha256 nor token_file",
+        "callers[3] ( d): has no credential",
         "callers[3] ( d): name",
         "callers[3] ( d): agents: means nothing for the role operator",
     ] {
@@ -193,7 +203,10 @@ fn a_credential_ends_at_an_instant_whose_offset_is_said() {
     let ending = |micros: i64| {
         let caller = Caller { name: Identifier::parse("ops").unwrap(), powers: Powers::Operator };
         let hash = TokenHash::parse(&hash('a')).unwrap();
-        Callers::expiring(vec![NewCaller { hash, caller, expires: Some(Timestamp::from_micros(micros)) }])
+        Callers::expiring(vec![NewCaller {
+            expires: Some(Timestamp::from_micros(micros)),
+            ..NewCaller::bearer(hash, caller)
+        }])
     };
     for (text, micros) in [
         ("\"2027-01-01T00:00:00Z\"", 1_798_761_600_000_000),
@@ -223,5 +236,148 @@ fn the_policy_need_not_hold_still_for_ever() {
             load(&format!("policy_settle = \"{text}\"")).unwrap_err().to_string().contains("policy_settle"),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn every_problem_of_credentials_and_issuers_is_named_at_once() {
+    let caller =
+        |name: &str, role: &str, rest: &str| format!("[[callers]]\nname = \"{name}\"\nrole = \"{role}\"\n{rest}\n");
+    let issuer = |name: &str, rest: &str| format!("[[issuers]]\nname = \"{name}\"\n{rest}\n");
+    let whole = "issuer = \"https://id\"\naudience = \"cs\"\njwks_url = \"https://id/keys\"";
+    let text = [
+        issuer("corp", whole),
+        issuer("corp", whole),
+        issuer("no-audience", "issuer = \"x\"\njwks_url = \"https://x\""),
+        issuer("empty", "issuer = \"\"\naudience = []\nalgorithms = []\ntyp = []"),
+        issuer(
+            "weak",
+            "issuer = \"y\"\naudience = \"cs\"\nalgorithms = [\"none\", \"HS256\", \"RS256\"]\ntolerance = \"6m\"\n\
+             jwks_url = \"http://id.example.com/\"\njwks_ca_file = \"absent.pem\"\ngroups = { a = \" b\" }",
+        ),
+        issuer("both", "issuer = \"z\"\naudience = \"cs\"\njwks_url = \"https://x\"\njwks_file = \"absent.json\""),
+        issuer("file", "issuer = \"f\"\naudience = \"cs\"\njwks_file = \"absent.json\"\ngroups_claim = \"g\""),
+        issuer("often", &format!("{whole}/\nrefresh_at_most_every = \"2h\"").replace("https://id\"", "https://o\"")),
+        caller("two", "operator", "uid = 1\ncertificate = { dns = \"a\" }"),
+        caller("same-uid", "operator", "uid = 2"),
+        caller("other-uid", "agent", "uid = 2"),
+        caller("mesh", "agent", "certificate = { spiffe = \"spiffe://a/ns/*\" }"),
+        caller("person", "approver", "principal = \"x\"\ncertificate = { spiffe = \"spiffe://a/ns/x\" }"),
+        caller("domain", "agent", "certificate = { spiffe = \"spiffe://*/x\" }"),
+        caller("wild", "agent", "certificate = { dns = \"*.acme.com\" }"),
+        caller("kinds", "agent", "certificate = { dns = \"a\", uri = \"urn:a\" }"),
+        caller("none", "agent", "certificate = {}"),
+        caller("uri", "agent", "certificate = { uri = \"SPIFFE://a/b\" }"),
+        caller("anybody", "approver", "issuer = \"corp\""),
+        caller("runtime", "agent", "issuer = \"corp\"\nclaims = { azp = \"runtime\" }"),
+        caller("unknown", "agent", "issuer = \"nobody\"\nclaims = { azp = \"\" }"),
+        caller("no-issuer", "agent", "uid = 3\nclaims = { azp = \"x\" }\nprincipal_claim = \"sub\""),
+        caller(
+            "pointless",
+            "operator",
+            "issuer = \"corp\"\nclaims = { azp = \"p\", x = \"1\" }\nprincipal_claim = \"sub\"",
+        ),
+        caller("limits", "operator", "uid = 4\nrate = 0\nburst = 5\ncalls = 0\nstreams = 70000"),
+        "[limits]\nmessage_bytes = 100000\nburst_per_caller = 1\ncalls_per_caller = 0\n".to_owned(),
+    ]
+    .concat();
+    let problems = load(&text).unwrap_err().0.join("\n");
+    for part in [
+        "issuers[1] (corp): another issuer has this name",
+        "issuers[1] (corp): issuer: another issuer has this one",
+        "issuers[2] (no-audience): audience: is required",
+        "issuers[3] (empty): issuer: is required",
+        "issuers[3] (empty): audience: is required",
+        "issuers[3] (empty): algorithms: names none",
+        "issuers[3] (empty): typ: is empty",
+        "issuers[3] (empty): has neither jwks_file nor jwks_url",
+        "issuers[4] (weak): algorithms: \"none\" is none of `RS256`",
+        "issuers[4] (weak): algorithms: \"HS256\" is none of",
+        "issuers[4] (weak): tolerance: \"6m\"",
+        "issuers[4] (weak): jwks_url: \"http://id.example.com/\"",
+        "issuers[4] (weak): jwks_ca_file: ",
+        "issuers[4] (weak): groups.\"a\"",
+        "issuers[4] (weak): groups: means nothing without groups_claim",
+        "issuers[5] (both): has both jwks_file and jwks_url",
+        "issuers[6] (file): jwks_file: ",
+        "issuers[6] (file): groups_claim: means nothing without groups",
+        "issuers[7] (often): refresh_at_most_every: is longer",
+        "callers[0] (two): has both certificate and uid",
+        "callers[2] (other-uid): has the same uid as callers[1] (same-uid) (role operator): one credential opens one door",
+        "callers[4] (person): one certificate may be this and callers[3] (mesh) (role agent): one credential",
+        "callers[5] (domain): certificate: spiffe: ",
+        "callers[6] (wild): certificate: dns: ",
+        "callers[7] (kinds): certificate: names more than one",
+        "callers[8] (none): certificate: names none",
+        "callers[9] (uri): certificate: uri: ",
+        "callers[11] (runtime): one token may be this and callers[10] (anybody) (role approver)",
+        "callers[12] (unknown): issuer: \"nobody\" is no name",
+        "callers[12] (unknown): claims: a name or a value is empty",
+        "callers[13] (no-issuer): claims: means nothing without an issuer",
+        "callers[13] (no-issuer): principal_claim: means nothing without an issuer",
+        "callers[14] (pointless): principal_claim: means nothing for this caller",
+        "callers[15] (limits): burst: means nothing without a rate",
+        "callers[15] (limits): calls: 0 is not from 1",
+        "callers[15] (limits): streams: 70000 is not from 1",
+        "limits.message_bytes: 100000 has no room",
+        "limits.burst_per_caller: means nothing without a rate",
+        "limits.calls_per_caller: 0 is not from 1",
+    ] {
+        assert!(problems.contains(part), "{part}\nnot in\n{problems}");
+    }
+}
+
+#[test]
+fn a_caller_has_its_own_limits_or_those_of_all() {
+    let caller = |name: &str, uid: u32, rest: &str| {
+        format!("[[callers]]\nname = \"{name}\"\nrole = \"operator\"\nuid = {uid}\n{rest}\n")
+    };
+    let of = |rest: &str, calls, streams, rate: Option<(u32, u32)>| {
+        let known_by = crate::auth::KnownBy::User(1);
+        let caller = Caller { name: Identifier::parse("x").unwrap(), powers: Powers::Operator };
+        let rate = rate.map(|(per_second, burst)| crate::auth::Rate { per_second, burst });
+        let limits = crate::auth::CallerLimits { calls, streams, rate };
+        let want = Callers::expiring(vec![NewCaller { known_by, caller: caller.clone(), expires: None, limits }]);
+        (rest.to_owned(), want)
+    };
+    let general =
+        "[limits]\ncalls_per_caller = 10\nstreams_per_caller = 20\nrate_per_caller = 30\nburst_per_caller = 40\n";
+    for (rest, want) in [
+        of("", 10, 20, Some((30, 40))),
+        of("calls = 1\nstreams = 2", 1, 2, Some((30, 40))),
+        of("rate = 5", 10, 20, Some((5, 5))),
+        of("rate = 5\nburst = 6", 10, 20, Some((5, 6))),
+        of("burst = 6", 10, 20, Some((30, 6))),
+        of("rate = 0", 10, 20, None),
+    ] {
+        let config = load(&(general.to_owned() + &caller("x", 1, &rest))).unwrap();
+        assert!(config.callers.changed(&want).is_empty(), "{rest}");
+    }
+    let defaults = load(&caller("x", 1, "")).unwrap();
+    assert!(defaults.callers.changed(&of("", 1024, 1024, None).1).is_empty());
+}
+
+#[test]
+fn loopback_alone_needs_no_tls_for_keys() {
+    let with = |url: &str| {
+        load(&format!("[[issuers]]\nname = \"c\"\nissuer = \"i\"\naudience = \"a\"\njwks_url = \"{url}\"\n")).is_ok()
+    };
+    for good in ["https://id.example.com/keys", "http://127.0.0.1:80/x", "http://localhost/x", "http://[::1]:8/x"] {
+        assert!(with(good), "{good}");
+    }
+    for bad in [
+        "http://id.example.com/keys",
+        "http://127.0.0.1.evil.com/x",
+        "http://localhost@evil.com/x",
+        "http://localhost:80@evil.com/x",
+        "http://127.0.0.1:x/",
+        "https://a@evil.com/",
+        "https://",
+        "file:///etc/passwd",
+        "HTTP://localhost/x",
+        "",
+        "https://a b",
+    ] {
+        assert!(!with(bad), "{bad}");
     }
 }

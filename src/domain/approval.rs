@@ -52,6 +52,8 @@ use super::text::Identifier;
 use super::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 mod history;
 mod retried;
@@ -122,6 +124,11 @@ pub struct PersonDecision {
 }
 
 impl PersonDecision {
+    /// How long it took since the question was asked, at `asked`.
+    pub fn took(&self, asked: Timestamp) -> Duration {
+        self.at.since(asked)
+    }
+
     /// The person as a requirement sees one.
     pub fn standing(&self) -> Standing<'_> {
         Standing { person: &self.person, groups: &self.groups, as_owner: self.as_owner }
@@ -156,6 +163,8 @@ pub struct Person {
     pub id: Identifier,
     /// Every group of today's policy that the person is in.
     pub groups: Vec<Identifier>,
+    /// The groups that the person is in by the word of whoever vouches for it, whether the policy lets them count or not.
+    pub vouched: Arc<[Identifier]>,
     /// The caller through which the person speaks.
     pub caller: Identifier,
 }

@@ -73,5 +73,9 @@ pub const WATCH_QUEUE: usize = 1_024;
 /// What they may weigh together.
 pub const WATCH_QUEUE_BYTES: usize = 1024 * 1024;
 
+/// After so long without a call from anybody who may answer, and with a question as old, nobody watches: longer than a client
+/// that lists every minute takes.
+pub const UNWATCHED_AFTER: Duration = Duration::from_secs(2 * 60);
+
 /// What the rows of a page may weigh together: clients take answers of 4 MiB unless they are told otherwise.
 pub const PAGE_BYTES: usize = 3 * 1024 * 1024;

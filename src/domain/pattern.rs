@@ -3,22 +3,34 @@
 
 /// A pattern for agents, accounts or actions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pattern(Box<str>);
+pub struct Pattern {
+    text: Box<str>,
+    /// Whether `*` is a character like any other.
+    exact: bool,
+}
 
 impl Pattern {
     /// The pattern of this text, which is an identifier in which `*` stands for any run of characters.
     pub fn new(text: &str) -> Self {
-        Self(text.into())
+        Self { text: text.into(), exact: false }
+    }
+
+    /// The pattern of this name alone, in which `*` stands for itself: what a request or a token says is no pattern.
+    pub fn exactly(name: &str) -> Self {
+        Self { text: name.into(), exact: true }
     }
 
     /// As it was written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether `name` as a whole is of this form. Takes time in the product of both lengths at worst, and no memory.
     pub fn matches(&self, name: &str) -> bool {
-        let Some((start, rest)) = self.0.split_once('*') else { return &*self.0 == name };
+        if self.exact {
+            return &*self.text == name;
+        }
+        let Some((start, rest)) = self.text.split_once('*') else { return &*self.text == name };
         let Some(mut name) = name.strip_prefix(start) else { return false };
         let Some((middle, end)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
         // Leftmost matches of the middle parts leave the most for those that follow.
@@ -72,6 +84,14 @@ mod tests {
         ] {
             assert_eq!(Pattern::new(pattern).matches(name), want, "{pattern:?} {name:?}");
         }
+    }
+
+    #[test]
+    fn an_exact_name_has_no_wildcard() {
+        for name in ["*", "a*", "", "kim"] {
+            assert!(Pattern::exactly(name).matches(name));
+        }
+        assert!(!Pattern::exactly("*").matches("kim") && !Pattern::exactly("k*").matches("kim"));
     }
 
     #[test]

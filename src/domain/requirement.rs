@@ -233,38 +233,78 @@ impl fmt::Display for RequirementDigest {
 
 /// The policy's groups: who is in which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Groups(BTreeMap<Identifier, BTreeSet<Identifier>>);
+pub struct Groups {
+    members: BTreeMap<Identifier, BTreeSet<Identifier>>,
+    /// Those that have any number of members beside the listed ones, by the word of whoever vouches for a person.
+    external: BTreeSet<Identifier>,
+}
 
 impl Groups {
     /// The groups of these names and members.
     pub fn new(groups: BTreeMap<Identifier, BTreeSet<Identifier>>) -> Self {
-        Self(groups)
+        Self { members: groups, external: BTreeSet::new() }
+    }
+
+    /// The same, these of them with members beside the listed ones.
+    #[must_use]
+    pub fn external(self, external: BTreeSet<Identifier>) -> Self {
+        Self { external, ..self }
     }
 
     /// Whether there is a group of that name.
     pub fn contains(&self, name: &Identifier) -> bool {
-        self.0.contains_key(name)
+        self.members.contains_key(name)
+    }
+
+    /// Whether a group has members beside the listed ones.
+    pub fn is_external(&self, name: &Identifier) -> bool {
+        self.external.contains(name)
+    }
+
+    /// Whether a clause names a group that has members beside the listed ones: enough people could always meet it.
+    pub fn is_open(&self, clause: &Clause) -> bool {
+        clause.any_of.iter().any(|entry| match entry {
+            Approver::Group(name) => self.is_external(name),
+            Approver::Owner | Approver::Person(_) => false,
+        })
+    }
+
+    /// Every group that this person is in, sorted, where somebody vouches for these: of those, the external ones count.
+    pub fn of_vouched(&self, person: &Identifier, vouched: &[Identifier]) -> Vec<Identifier> {
+        let mut groups = self.of(person);
+        if !vouched.is_empty() {
+            groups.extend(vouched.iter().filter(|group| self.is_external(group)).cloned());
+            groups.sort();
+            groups.dedup();
+        }
+        groups
     }
 
     /// Every group that this person is in, sorted.
     pub fn of(&self, person: &Identifier) -> Vec<Identifier> {
-        self.0.iter().filter(|(_, members)| members.contains(person)).map(|(name, _)| name.clone()).collect()
+        self.members.iter().filter(|(_, members)| members.contains(person)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Every group with its members, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&Identifier, &BTreeSet<Identifier>)> {
-        self.0.iter()
+        self.members.iter()
     }
 
     /// Whether `requirement` could be met at all, if `owner` is the approval's principal and everyone concerned approved.
     pub fn could_meet(&self, requirement: &Requirement, owner: &Identifier) -> bool {
+        // An external group may have as many others as are wanted, so its clauses take nobody from the rest.
+        let bounded = requirement.clauses.iter().filter(|clause| !self.is_open(clause)).cloned();
+        let times = (requirement.decide_within, requirement.use_within);
+        let Some(requirement) = Requirement::new(bounded, requirement.exclude_requester, times.0, times.1) else {
+            return true;
+        };
         let mut people: BTreeSet<&Identifier> = BTreeSet::new();
         for entry in requirement.clauses.iter().flat_map(|clause| &clause.any_of) {
             match entry {
                 Approver::Owner => {
                     people.insert(owner);
                 }
-                Approver::Group(name) => people.extend(self.0.get(name).into_iter().flatten()),
+                Approver::Group(name) => people.extend(self.members.get(name).into_iter().flatten()),
                 Approver::Person(id) => {
                     people.insert(id);
                 }

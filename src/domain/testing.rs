@@ -150,7 +150,8 @@ pub fn asked(requirement: Requirement) -> Approval {
 
 /// A person of these groups.
 pub fn person(name: &str, groups: &[&str]) -> Person {
-    Person { id: id(name), groups: groups.iter().map(|group| id(group)).collect(), caller: id("chat") }
+    let groups = groups.iter().map(|group| id(group)).collect();
+    Person { id: id(name), groups, vouched: [].into(), caller: id("chat") }
 }
 
 /// The verdict without a word.

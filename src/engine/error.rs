@@ -6,7 +6,8 @@ use crate::domain::decision::PolicyAnswer;
 use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::secrets::{SealError, SecretError};
-use crate::storage::{OpenLimit, RefusedWait, StoreError};
+use crate::storage::{AskedLimit, CoolingOff, OpenLimit, RefusedWait, StoreError};
+use std::time::Duration;
 
 /// Why the engine did not do what it was asked to.
 #[derive(Debug)]
@@ -39,6 +40,20 @@ pub enum EngineError {
         limit: OpenLimit,
         /// Its value.
         most: u32,
+    },
+    /// The principal was asked too much of late.
+    AskedTooOften {
+        /// The limit.
+        limit: AskedLimit,
+        /// For so long there is no room.
+        for_another: Duration,
+    },
+    /// A person has just denied this very question.
+    CoolingOff {
+        /// What was denied, and until when it is not asked again.
+        refused: Box<CoolingOff>,
+        /// How long that is.
+        for_another: Duration,
     },
     /// What is to be retried has succeeded.
     RetryNotNeeded(ExecutionId),

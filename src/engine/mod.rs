@@ -35,7 +35,7 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
-use crate::storage::{OpenLimits, Store};
+use crate::storage::{QuestionLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ pub struct Engine {
     in_force: ArcSwap<InForce>,
     previewer: Previewer,
     secrets: ArcSwap<Secrets>,
-    limits: OpenLimits,
+    limits: QuestionLimits,
     metrics: Arc<Metrics>,
     evaluation_audit: Option<Arc<EvaluationAudit>>,
     permits: Option<PermitNames>,
@@ -79,7 +79,7 @@ impl Engine {
         policy: Arc<Policy>,
         previewer: Previewer,
         secrets: Secrets,
-        limits: OpenLimits,
+        limits: QuestionLimits,
     ) -> Self {
         let in_force = ArcSwap::from_pointee(InForce::first(policy, store.estimated_time()));
         Self {
@@ -143,9 +143,11 @@ impl Engine {
         answer_of(&self.in_force.load().policy, &call, explain)
     }
 
-    /// A person at the approver's door, with every group that the policy has the person in now.
-    pub fn person(&self, id: Identifier, caller: Identifier) -> Person {
-        Person { groups: self.in_force.load().policy.groups().of(&id), id, caller }
+    /// A person at the approver's door, with every group that the policy has the person in now: those that it lists the person
+    /// in, and of the `vouched` ones those that it declares external.
+    pub fn person(&self, id: Identifier, caller: Identifier, vouched: &Arc<[Identifier]>) -> Person {
+        let groups = self.in_force.load().policy.groups().of_vouched(&id, vouched);
+        Person { groups, vouched: Arc::clone(vouched), id, caller }
     }
 }
 

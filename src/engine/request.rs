@@ -11,7 +11,7 @@ use crate::domain::requirement::Requirement;
 use crate::domain::text::Identifier;
 use crate::domain::wording;
 use crate::secrets::Keyring;
-use crate::storage::{NewApproval, OpenLimit, RequestKey, Requested};
+use crate::storage::{AskedLimit, NewApproval, OpenLimit, RequestKey, Requested};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use uuid::Uuid;
@@ -55,7 +55,8 @@ impl Engine {
     ///
     /// # Errors
     /// Out of the caller's bounds; a `request_id` of another request; denied by policy; what is to be retried does not
-    /// exist or has succeeded; there is no such wait, or it does not take the question; too many questions open; the store.
+    /// exist or has succeeded; there is no such wait, or it does not take the question; too many questions open or asked of
+    /// late; a person has just denied it; the store.
     pub async fn request_approval(&self, caller: &AgentCaller, question: Question) -> Result<Asked, EngineError> {
         within(caller, &question.invocation)?;
         let subject = question.invocation.subject.clone();
@@ -70,6 +71,10 @@ impl Engine {
                     _ => None,
                 },
                 reason: Some(reason.to_owned()),
+                approval: match error {
+                    EngineError::CoolingOff { refused, .. } => Some(refused.denied.id),
+                    _ => None,
+                },
                 wait: match error {
                     EngineError::Wait(refused) => Some(refused.wait.id),
                     _ => None,
@@ -130,8 +135,17 @@ impl Engine {
                 let most = match limit {
                     OpenLimit::PerPrincipal => self.limits.per_principal,
                     OpenLimit::PerAgent => self.limits.per_agent,
+                    OpenLimit::PerAction => self.limits.per_action,
                 };
                 Err(EngineError::TooManyOpen { limit, most })
+            }
+            Requested::AskedTooOften { again_at } => {
+                let limit = self.limits.asked.unwrap_or(AskedLimit { most: 0, within: Duration::ZERO });
+                Err(EngineError::AskedTooOften { limit, for_another: again_at.since(loaded.now) })
+            }
+            Requested::CoolingOff(refused) => {
+                let for_another = refused.until.since(loaded.now);
+                Err(EngineError::CoolingOff { refused, for_another })
             }
         }
     }
@@ -203,6 +217,8 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         EngineError::PolicyDenied(answer) => Some(answer.reason.as_str()),
         EngineError::RequestIdReused => Some("REQUEST_ID_REUSED"),
         EngineError::TooManyOpen { .. } => Some("TOO_MANY_OPEN_APPROVALS"),
+        EngineError::AskedTooOften { .. } => Some("ASKED_TOO_OFTEN"),
+        EngineError::CoolingOff { .. } => Some("COOLING_OFF"),
         EngineError::RetryNotNeeded(_) => Some("RETRY_NOT_NEEDED"),
         EngineError::ExecutionUnknown => Some("EXECUTION_NOT_FOUND"),
         EngineError::WaitUnknown => Some("WAIT_NOT_FOUND"),

@@ -6,31 +6,38 @@
 //! scrape waits for nobody.
 //!
 //! - `cells`: counters, gauges, histograms
+//! - `connections`: what came to the listeners, before any call
 //! - `calls`: calls by method; `reasons`: of what was refused
 //! - `page`: the families, in the order in which they are shown
 //! - `process`: what the system knows of this process
 
 mod calls;
 mod cells;
+mod connections;
 mod page;
 mod process;
 mod reasons;
 
 pub use calls::{Calls, Method, MethodId};
 pub use cells::{CALL_BOUNDS, Counter, CounterBy, Gauge, Histogram, Label, PEOPLE_BOUNDS};
+pub use connections::{ConnectionRefusal, Connections, ListenerName};
 pub use page::Format;
 pub use reasons::REASONS;
 
+use crate::domain::approval::Verdict;
 use crate::domain::audit::AuditKind;
 use crate::domain::decision::PolicyReason;
 use crate::domain::execution::Outcome;
 use crate::domain::time::Timestamp;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Everything that is counted.
 pub struct Metrics {
+    /// Connections.
+    pub connections: Connections,
     /// Calls.
     pub calls: Calls,
     /// Credentials that were refused.
@@ -40,7 +47,7 @@ pub struct Metrics {
     /// The audit of evaluations, where there is one.
     pub evaluation_audit: EvaluationAudit,
     /// From the question to each person's answer.
-    pub time_to_decide: Histogram,
+    pub time_to_decide: TimeToDecide,
     /// Outcomes that were reported.
     pub executions_reported: CounterBy<Outcome>,
     /// Operations of the store.
@@ -70,11 +77,12 @@ impl Metrics {
     /// Nothing counted yet, of these methods.
     pub fn new(methods: Vec<Method>) -> Self {
         Self {
+            connections: Connections::default(),
             calls: Calls::new(methods),
             credentials: CounterBy::default(),
             evaluations: CounterBy::default(),
             evaluation_audit: EvaluationAudit::default(),
-            time_to_decide: Histogram::new(PEOPLE_BOUNDS),
+            time_to_decide: TimeToDecide::default(),
             executions_reported: CounterBy::default(),
             store: StoreOperations::default(),
             backlog: Backlog::default(),
@@ -165,18 +173,43 @@ pub enum CredentialRefusal {
     Invalid,
     /// It has expired.
     Expired,
+    /// It is more than one caller's.
+    Ambiguous,
+    /// A certificate that the listener's authorities no longer vouch for.
+    Untrusted,
+    /// A token of an issuer that is not good.
+    Jwt,
+    /// One that is signed with a key that is not known.
+    KeyUnknown,
+    /// One of an issuer whose keys have not been had so far.
+    KeysMissing,
     /// It opens another door.
     WrongRole,
 }
 
 impl Label for CredentialRefusal {
-    const ALL: &'static [Self] = &[Self::Missing, Self::Invalid, Self::Expired, Self::WrongRole];
+    const ALL: &'static [Self] = &[
+        Self::Missing,
+        Self::Invalid,
+        Self::Expired,
+        Self::Ambiguous,
+        Self::Untrusted,
+        Self::Jwt,
+        Self::KeyUnknown,
+        Self::KeysMissing,
+        Self::WrongRole,
+    ];
 
     fn text(self) -> &'static str {
         match self {
             Self::Missing => "CREDENTIALS_MISSING",
             Self::Invalid => "CREDENTIALS_INVALID",
             Self::Expired => "CREDENTIALS_EXPIRED",
+            Self::Ambiguous => "CREDENTIALS_AMBIGUOUS",
+            Self::Untrusted => "CERTIFICATE_NOT_TRUSTED",
+            Self::Jwt => "JWT_INVALID",
+            Self::KeyUnknown => "JWT_KEY_UNKNOWN",
+            Self::KeysMissing => "ISSUER_KEYS_MISSING",
             Self::WrongRole => "ROLE_NOT_ALLOWED",
         }
     }
@@ -268,14 +301,52 @@ pub struct WriterFigures {
     pub records: Vec<(AuditKind, u64)>,
 }
 
+/// How long people took, by what they answered.
+#[derive(Debug)]
+pub struct TimeToDecide {
+    approvals: Histogram,
+    denials: Histogram,
+}
+
+impl Default for TimeToDecide {
+    fn default() -> Self {
+        Self { approvals: Histogram::new(PEOPLE_BOUNDS), denials: Histogram::new(PEOPLE_BOUNDS) }
+    }
+}
+
+impl TimeToDecide {
+    /// One answer that took so long.
+    pub fn observe(&self, verdict: Verdict, took: Duration) {
+        match verdict {
+            Verdict::Approve => self.approvals.observe(took),
+            Verdict::Deny => self.denials.observe(took),
+        }
+    }
+
+    fn read(&self) -> [(&'static str, &Histogram); 2] {
+        [(Verdict::Approve.as_str(), &self.approvals), (Verdict::Deny.as_str(), &self.denials)]
+    }
+}
+
 /// Approvals that wait for people, as last read.
 #[derive(Debug, Default)]
-pub struct Backlog(Mutex<Option<(u64, Duration)>>);
+pub struct Backlog(Mutex<Option<Waiting>>);
+
+/// What waits for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many.
+    pub pending: u64,
+    /// The oldest for so long.
+    pub oldest_age: Duration,
+    /// Whether nobody looks.
+    pub is_unwatched: bool,
+}
 
 impl Backlog {
-    /// So many are pending, the oldest for so long.
-    pub fn read(&self, pending: u64, oldest_age: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((pending, oldest_age));
+    /// So it stands.
+    pub fn read(&self, waiting: Waiting) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
     }
 
     /// Nobody knows: the store does not say. Better no figure than an old one.
@@ -283,7 +354,7 @@ impl Backlog {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn get(&self) -> Option<(u64, Duration)> {
+    fn get(&self) -> Option<Waiting> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -313,9 +384,21 @@ impl Label for Watcher {
 pub struct Watchers {
     agents: Gauge,
     approvers: Gauge,
+    approver_called: AtomicBool,
 }
 
 impl Watchers {
+    /// Somebody who may answer has called.
+    pub fn approver_called(&self) {
+        self.approver_called.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anybody who may answer watches now, or has called since this was last asked.
+    pub fn approver_looks(&self) -> bool {
+        let called = self.approver_called.swap(false, Ordering::Relaxed);
+        called || self.approvers.get() > 0
+    }
+
     fn of(&self, watcher: Watcher) -> &Gauge {
         match watcher {
             Watcher::Agent => &self.agents,

@@ -73,6 +73,7 @@ impl Collector for All {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
         let metrics = &*self.0;
+        connections(&mut page, metrics)?;
         calls(&mut page, metrics)?;
         decisions(&mut page, metrics)?;
         waiting(&mut page, metrics)?;
@@ -82,6 +83,35 @@ impl Collector for All {
         build(&mut page)?;
         system(&mut page)
     }
+}
+
+fn connections(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
+    let connections = &metrics.connections;
+    page.gauges(
+        "countersign_connections_open",
+        "Connections that are open, by listener.",
+        connections.listeners().map(|listener| (vec![("listener", listener.name.text())], listener.open.get())),
+    )?;
+    page.by(
+        "countersign_connections_refused",
+        "Connections that were closed before any call.",
+        "reason",
+        &connections.refused,
+    )?;
+    page.counters(
+        "countersign_tls_loads",
+        "How often files of TLS were read, the start included, and whether they were taken.",
+        [
+            (vec![("result", "loaded")], connections.tls_loaded.get()),
+            (vec![("result", "refused")], connections.tls_refused.get()),
+        ],
+    )?;
+    let certified = connections.listeners().filter(|listener| listener.certificate_ends.get() != 0);
+    page.gauges(
+        "countersign_tls_certificate_end_timestamp_seconds",
+        "When the certificate that a listener shows ends.",
+        certified.map(|listener| (vec![("listener", listener.name.text())], listener.certificate_ends.get())),
+    )
 }
 
 fn calls(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
@@ -144,8 +174,8 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     )?;
     page.histograms(
         "countersign_time_to_decide_seconds",
-        "From a question to each person's answer.",
-        [(Vec::new(), &metrics.time_to_decide)],
+        "From a question to each person's answer, by that answer.",
+        metrics.time_to_decide.read().map(|(verdict, histogram)| (vec![("verdict", verdict)], histogram)),
     )?;
     page.counters(
         "countersign_executions_started",
@@ -167,15 +197,21 @@ fn decisions(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
 
 fn waiting(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
     let backlog = metrics.backlog.get();
+    let pending = |pending| i64::try_from(pending).unwrap_or(i64::MAX);
     page.gauge(
         "countersign_approvals_pending",
         "Approvals that wait for people, up to 100000; none while the store does not say.",
-        backlog.map(|(pending, _)| i64::try_from(pending).unwrap_or(i64::MAX)),
+        backlog.map(|waiting| pending(waiting.pending)),
     )?;
     page.gauge(
         "countersign_oldest_pending_age_seconds",
         "How long the oldest of them has waited.",
-        backlog.map(|(_, age)| age.as_secs_f64()),
+        backlog.map(|waiting| waiting.oldest_age.as_secs_f64()),
+    )?;
+    page.gauge(
+        "countersign_approvals_unwatched",
+        "Approvals that wait for people while nobody who may answer has looked for two minutes, through any sidecar.",
+        backlog.map(|waiting| if waiting.is_unwatched { pending(waiting.pending) } else { 0 }),
     )
 }
 

@@ -16,12 +16,19 @@ pub const REASONS: &[&str] = &[
     "APPROVAL_REVOKED",
     "ARGUMENTS_CHANGED",
     "ARGUMENTS_ERASED",
+    "ASKED_TOO_OFTEN",
     "ATTEMPT_ID_REUSED",
     "ATTEMPT_OVER",
+    "CALLER_CALLS_LIMIT",
     "CALLER_OUT_OF_BOUNDS",
+    "CALLER_RATE_LIMIT",
+    "CALLER_STREAMS_LIMIT",
+    "CERTIFICATE_NOT_TRUSTED",
     "CONFIRMATION_RAISED",
     "CONNECTOR_MISMATCH",
     "CONVERSATION_MISMATCH",
+    "COOLING_OFF",
+    "CREDENTIALS_AMBIGUOUS",
     "CREDENTIALS_ENDED",
     "CREDENTIALS_EXPIRED",
     "CREDENTIALS_INVALID",
@@ -32,6 +39,9 @@ pub const REASONS: &[&str] = &[
     "INVALID_ARGUMENTS_JSON",
     "INVALID_MESSAGE",
     "INVALID_REQUEST",
+    "ISSUER_KEYS_MISSING",
+    "JWT_INVALID",
+    "JWT_KEY_UNKNOWN",
     "LOST_RACE",
     "MESSAGE_TOO_LARGE",
     "METHOD_UNKNOWN",
@@ -81,7 +91,11 @@ mod tests {
 
     #[test]
     fn every_reason_that_a_refusal_may_have_is_one_of_them() {
-        let errors = include_str!("../service/errors.rs");
+        let errors = concat!(
+            include_str!("../service/errors.rs"),
+            include_str!("../service/errors/callers.rs"),
+            include_str!("../service/errors/fatigue.rs")
+        );
         // Words of outcomes, which are values and not reasons.
         let outcomes = ["SUCCEEDED", "FAILED", "UNKNOWN"];
         let quoted = errors.split('"').skip(1).step_by(2).filter(|text| {

@@ -31,13 +31,14 @@ fn a_series_whose_value_nobody_knows_is_not_there() {
         ["countersign_approvals_pending ", "countersign_sweeper_lag_seconds ", "countersign_writer_writes_total "];
     let has = |page: &str, name: &str| page.lines().any(|line| line.starts_with(name));
     assert!(unknown.iter().all(|name| !has(&page(&metrics), name)));
-    metrics.backlog.read(3, Duration::from_millis(1_500));
+    metrics.backlog.read(Waiting { pending: 3, oldest_age: Duration::from_millis(1_500), is_unwatched: true });
     metrics.read_sweeper(|| Some(SweeperFigures { lag: Duration::from_secs(2), ..SweeperFigures::default() }));
     metrics.read_writer(|| Some(WriterFigures { writes: 7, ..WriterFigures::default() }));
     let known = page(&metrics);
     for line in [
         "countersign_approvals_pending 3\n",
         "countersign_oldest_pending_age_seconds 1.5\n",
+        "countersign_approvals_unwatched 3\n",
         "countersign_sweeper_lag_seconds 2.0\n",
         "countersign_writer_writes_total 7\n",
     ] {

@@ -31,7 +31,7 @@ const LONGEST_CALL: Duration = Duration::from_secs(60);
 /// Where our own methods are.
 const OURS: &str = "/countersign.v1.";
 /// Those of them that stream. All others answer once.
-const STREAMS: [&str; 2] =
+pub(super) const STREAMS: [&str; 2] =
     ["/countersign.v1.AgentService/WatchApproval", "/countersign.v1.ApproverService/WatchApprovals"];
 
 /// Puts [`Edge`] before the doors.
@@ -41,19 +41,26 @@ pub struct EdgeLayer {
     stopped: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
+    message_bytes: usize,
 }
 
 impl EdgeLayer {
     /// The layer of a sidecar that stops when `stopped` turns true.
     pub fn new(stopped: watch::Receiver<bool>) -> Self {
         let metrics = Arc::<Metrics>::default();
-        Self { stopped, under_way: metrics.calls.under_way(), metrics }
+        Self { stopped, under_way: metrics.calls.under_way(), metrics, message_bytes: super::MESSAGE_BYTES }
     }
 
     /// The same, counting every call here.
     #[must_use]
     pub fn counting(self, metrics: Arc<Metrics>) -> Self {
         Self { under_way: metrics.calls.under_way(), metrics, ..self }
+    }
+
+    /// The same, saying that a message may have so many bytes, as the doors are told by themselves.
+    #[must_use]
+    pub fn taking(self, message_bytes: usize) -> Self {
+        Self { message_bytes, ..self }
     }
 
     /// How many calls have begun and have no answer yet.
@@ -87,6 +94,7 @@ impl<S> Layer<S> for EdgeLayer {
             stopped: self.stopped.clone(),
             metrics: Arc::clone(&self.metrics),
             under_way: Arc::clone(&self.under_way),
+            message_bytes: self.message_bytes,
         }
     }
 }
@@ -98,6 +106,7 @@ pub struct Edge<S> {
     stopped: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
     under_way: Arc<AtomicUsize>,
+    message_bytes: usize,
 }
 
 impl<S> Service<Request<Body>> for Edge<S>
@@ -122,6 +131,7 @@ where
         // Whoever says no deadline, or sends a message and never its end, is not waited for without one.
         let deadline = deadline.map_or(LONGEST_CALL, |deadline| deadline.min(LONGEST_CALL));
         let one = UnderWay::one_of(&self.under_way);
+        let message_bytes = self.message_bytes;
         let counted = Counted::begin(&self.metrics, request.uri().path());
         let span = trace::span(request.headers());
         // A door refuses a credential before its future is polled.
@@ -136,7 +146,7 @@ where
                     return Ok(counted.answered(passed.clone().into_http(), Some(&passed)));
                 }
             };
-            let (response, status) = said_as_ours(response, ours);
+            let (response, status) = said_as_ours(response, ours, message_bytes);
             let response = match stopped {
                 Some(stopped) => response.map(|body| Body::new(Ends::new(body, stopped, ends_at))),
                 None => response,
@@ -167,13 +177,13 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// A refusal without details is the transport's: all of ours have some. With the status, where it stands in the head.
-fn said_as_ours(response: Response<Body>, ours: bool) -> (Response<Body>, Option<Status>) {
+fn said_as_ours(response: Response<Body>, ours: bool, message_bytes: usize) -> (Response<Body>, Option<Status>) {
     let Some(status) = Status::from_header_map(response.headers()) else { return (response, None) };
     if !status.details().is_empty() {
         return (response, Some(status));
     }
     let said = match status.code() {
-        Code::OutOfRange => errors::message_too_large(),
+        Code::OutOfRange => errors::message_too_large(message_bytes),
         Code::Internal if ours => errors::message_unreadable(),
         Code::Unimplemented => errors::method_unknown(status.message()),
         _ => return (response, Some(status)),

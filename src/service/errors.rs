@@ -3,10 +3,13 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod callers;
+mod fatigue;
 mod waits;
 
+pub(super) use callers::{limit_reached, unauthenticated, unauthorised};
+
 use super::sparing::Sparing;
-use crate::auth::AuthError;
 use crate::domain::approval::{Approval, CommandRefusal, StateName};
 use crate::domain::consume::ConsumeRefusal;
 use crate::domain::decision::PolicyAnswer;
@@ -14,7 +17,7 @@ use crate::domain::execution::{Execution, ReportRefusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::invocation::Binding;
 use crate::engine::EngineError;
-use crate::storage::{OpenLimit, StoreError};
+use crate::storage::StoreError;
 use std::collections::HashMap;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -77,41 +80,6 @@ pub(super) fn unreadable() -> Status {
     refusal(Code::InvalidArgument, "INVALID_REQUEST", "the request cannot be read", Metadata::new())
 }
 
-/// A request that reached a handler without a caller of the right role.
-pub(super) fn unauthenticated() -> Status {
-    unauthorised(AuthError::Missing)
-}
-
-/// A request without the right credential.
-pub(super) fn unauthorised(error: AuthError) -> Status {
-    match error {
-        AuthError::Missing => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_MISSING",
-            "send one `authorization: Bearer TOKEN` with every call",
-            Metadata::new(),
-        ),
-        AuthError::Invalid => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_INVALID",
-            "the bearer token is no caller's: check the token and the `callers` of the configuration",
-            Metadata::new(),
-        ),
-        AuthError::Expired => refusal(
-            Code::Unauthenticated,
-            "CREDENTIALS_EXPIRED",
-            "the bearer token has expired: use the one that replaced it",
-            Metadata::new(),
-        ),
-        AuthError::WrongRole { has, needs } => refusal(
-            Code::PermissionDenied,
-            "ROLE_NOT_ALLOWED",
-            format!("this service is for callers of the role {needs}; this one's is {has}"),
-            metadata([("role", has.to_string()), ("needed_role", needs.to_string())]),
-        ),
-    }
-}
-
 /// A stream whose credential no longer opens its door.
 pub(super) fn credential_ended() -> Status {
     refusal(
@@ -133,8 +101,8 @@ pub(super) fn deadline_exceeded() -> Status {
 }
 
 /// A message that is larger than any that is taken.
-pub(super) fn message_too_large() -> Status {
-    let most = super::MESSAGE_BYTES.to_string();
+pub(super) fn message_too_large(most: usize) -> Status {
+    let most = most.to_string();
     refusal(
         Code::ResourceExhausted,
         "MESSAGE_TOO_LARGE",
@@ -215,7 +183,9 @@ pub(super) fn status(error: &EngineError) -> Status {
             "this request_id stands for another request: make a new one for each question",
             Metadata::new(),
         ),
-        EngineError::TooManyOpen { limit, most } => too_many_open(*limit, *most),
+        EngineError::TooManyOpen { limit, most } => fatigue::too_many_open(*limit, *most),
+        EngineError::AskedTooOften { limit, for_another } => fatigue::asked_too_often(*limit, *for_another),
+        EngineError::CoolingOff { refused, for_another } => fatigue::cooling_off(refused, *for_another),
         EngineError::RetryNotNeeded(execution) => retry_not_needed(*execution),
         EngineError::Command(refusal, approval) => command(refusal, approval),
         EngineError::Consume(refusal) => consume(refusal),
@@ -336,22 +306,6 @@ fn policy_denied(answer: &PolicyAnswer) -> Status {
         format!("the policy denies this ({}): {}", answer.reason, answer.message),
         known,
     )
-}
-
-fn too_many_open(limit: OpenLimit, most: u32) -> Status {
-    let per = match limit {
-        OpenLimit::PerPrincipal => "principal",
-        OpenLimit::PerAgent => "agent",
-    };
-    let mut details = ErrorDetails::with_error_info(
-        "TOO_MANY_OPEN_APPROVALS",
-        DOMAIN,
-        metadata([("per", per.to_owned()), ("limit", most.to_string())]),
-    );
-    let message =
-        format!("this {per} has {most} open approvals already: wait for answers, or cancel what no longer matters");
-    details.add_quota_failure_violation(per, message.clone());
-    Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
 fn too_many_watchers(per_caller: bool, most: usize) -> Status {

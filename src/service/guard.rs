@@ -1,8 +1,10 @@
-//! The check of a role before a door, and the shortest way to a door.
+//! The check of a caller and its limits before a door, and the shortest way to a door.
 
+use super::access::{self, Access};
+use super::edge::STREAMS;
 use super::errors;
 use super::sparing::Sparing;
-use crate::auth::{AuthError, Credential, Peer, Role, SharedCallers};
+use crate::auth::{AuthError, Authorization, Credential, Peer, Place, Presented, SharedCallers};
 use crate::metrics::{CredentialRefusal, Metrics};
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,7 +22,7 @@ use tower_service::Service;
 /// What a call comes to.
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// A service behind a guard, which lets through who has the role of it. The guard stands inside the routed service, so it
+/// A service behind a guard, which lets through who has the role of the method. The guard stands inside the routed service, so it
 /// hangs on the method that was resolved and not on how a path was spelt.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
@@ -28,11 +30,10 @@ pub struct Guarded<S> {
     guard: Arc<Guard>,
 }
 
-/// Lets through who has a role.
+/// Lets through who has the role of a method.
 #[derive(Debug)]
 pub(super) struct Guard {
     callers: SharedCallers,
-    role: Role,
     refusals: Sparing,
     metrics: Arc<Metrics>,
 }
@@ -61,36 +62,98 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Answer {
-        match self.guard.admit(&request) {
-            Ok(credential) => {
-                request.extensions_mut().insert(credential);
-                self.service.call(request)
-            }
-            Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
+        let refused = |status: Status| -> Answer { Box::pin(std::future::ready(Ok(status.into_http()))) };
+        // By the path as the doorway resolved it: the service's name in it is this one's.
+        let Some(access) = access::at(request.uri().path()) else { return refused(errors::method_unknown("")) };
+        let credential = match self.guard.admit(&request, access) {
+            Ok(credential) => credential,
+            Err(status) => return refused(status),
+        };
+        let streams = STREAMS.contains(&access.path);
+        let places = credential.call().and_then(|call| Ok((call, streams.then(|| credential.stream()).transpose()?)));
+        let (call, stream) = match places {
+            Ok((call, stream)) => (Arc::new(call), stream),
+            Err(limit) => return refused(errors::limit_reached(limit)),
+        };
+        request.extensions_mut().insert(credential);
+        request.extensions_mut().insert(access);
+        let answer = UNDER_WAY_OF_CALLER.scope(call, self.service.call(request));
+        match stream {
+            None => Box::pin(answer),
+            Some(place) => Box::pin(async move {
+                let response = answer.await?;
+                Ok(response.map(|body| Body::new(Holding { body, _place: place })))
+            }),
         }
     }
 }
 
-impl Guard {
-    /// Lets through callers of this role alone, and counts here whom it does not.
-    pub(super) fn new(callers: &SharedCallers, role: Role, metrics: Arc<Metrics>) -> Self {
-        Self { callers: callers.clone(), role, refusals: Sparing::new(), metrics }
+tokio::task_local! {
+    /// The place of the call that is being answered. What goes on after its client has gone keeps it.
+    static UNDER_WAY_OF_CALLER: Arc<Place>;
+}
+
+/// The place of the call that is being answered; none outside one.
+pub(super) fn place() -> Option<Arc<Place>> {
+    UNDER_WAY_OF_CALLER.try_with(Arc::clone).ok()
+}
+
+/// A stream that holds its place until it ends.
+struct Holding {
+    body: Body,
+    _place: Place,
+}
+
+impl http_body::Body for Holding {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
-    fn admit(&self, request: &Request<Body>) -> Result<Credential, Status> {
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+impl Guard {
+    /// Lets through whom the table of methods lets through, and counts here whom it does not.
+    pub(super) fn new(callers: &SharedCallers, metrics: Arc<Metrics>) -> Self {
+        Self { callers: callers.clone(), refusals: Sparing::new(), metrics }
+    }
+
+    fn admit(&self, request: &Request<Body>, access: &Access) -> Result<Credential, Status> {
         let mut headers = request.headers().get_all(AUTHORIZATION).iter();
-        // Two credentials are ambiguous, so they are none.
-        let header = headers.next().filter(|_| headers.next().is_none());
-        self.callers.authenticate(header.map(|header| header.as_bytes()), self.role).map_err(|error| {
+        let authorization = match (headers.next(), headers.next()) {
+            (None, _) => Authorization::None,
+            (Some(one), None) => Authorization::One(one.as_bytes()),
+            (Some(_), Some(_)) => Authorization::Several,
+        };
+        let presented = Presented { authorization, peer: request.extensions().get::<Peer>() };
+        self.callers.authenticate(presented, access.role).map_err(|error| {
             self.metrics.credentials.one(match error {
                 AuthError::Missing => CredentialRefusal::Missing,
                 AuthError::Invalid => CredentialRefusal::Invalid,
                 AuthError::Expired => CredentialRefusal::Expired,
+                AuthError::Ambiguous => CredentialRefusal::Ambiguous,
+                AuthError::Untrusted => CredentialRefusal::Untrusted,
+                AuthError::Jwt(_) => CredentialRefusal::Jwt,
+                AuthError::KeyUnknown => CredentialRefusal::KeyUnknown,
+                AuthError::KeysMissing => CredentialRefusal::KeysMissing,
                 AuthError::WrongRole { .. } => CredentialRefusal::WrongRole,
             });
             if let Some(unsaid) = self.refusals.say() {
-                let peer = peer(request);
-                tracing::warn!(role = %self.role, %peer, reason = error.reason(), unsaid, "a credential was refused");
+                let (peer, method) = (peer(request), access.path);
+                let problem = match error {
+                    AuthError::Jwt(problem) => problem.as_str(),
+                    _ => "",
+                };
+                let reason = error.reason();
+                tracing::warn!(role = %access.role, method, %peer, reason, problem, unsaid, "a credential was refused");
             }
             errors::unauthorised(error)
         })
@@ -107,18 +170,25 @@ fn peer(request: &Request<Body>) -> String {
 /// A call finds its door by the name of the service in its path. The router that the rest goes through does that too, and
 /// copies the service, makes the path's parts into extensions and wraps the answer for each call: a tenth of a small one.
 #[derive(Debug)]
-pub struct Doorway<A, B, C>(Arc<(A, B, C)>, Routes);
+pub struct Doorway<A, B, C>(Arc<(A, B, C)>, Routes, [bool; 3]);
 
 impl<A, B, C> Doorway<A, B, C> {
     /// The way to these doors, and to the rest.
     pub fn new(doors: (A, B, C), rest: Routes) -> Self {
-        Self(Arc::new(doors), rest.prepare())
+        Self(Arc::new(doors), rest.prepare(), [true; 3])
+    }
+
+    /// The way to those of the same doors, in the same order, that are open here, and to the rest. One that is not is as
+    /// unknown here as any service that there is none of.
+    #[must_use]
+    pub fn opening(&self, open: [bool; 3]) -> Self {
+        Self(Arc::clone(&self.0), self.1.clone(), open)
     }
 }
 
 impl<A, B, C> Clone for Doorway<A, B, C> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0), self.1.clone())
+        Self(Arc::clone(&self.0), self.1.clone(), self.2)
     }
 }
 
@@ -145,13 +215,14 @@ impl<A: Door, B: Door, C: Door> Service<Request<Body>> for Doorway<A, B, C> {
 
     fn call(&mut self, request: Request<Body>) -> Answer {
         let (agent, approver, operator) = &*self.0;
+        let [agent_open, approver_open, operator_open] = self.2;
         let path = request.uri().path();
         let name = path.strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(name, _)| name);
-        if name == A::NAME {
+        if agent_open && name == A::NAME {
             agent.clone().call(request)
-        } else if name == B::NAME {
+        } else if approver_open && name == B::NAME {
             approver.clone().call(request)
-        } else if name == C::NAME {
+        } else if operator_open && name == C::NAME {
             operator.clone().call(request)
         } else {
             Box::pin(self.1.call(request))

@@ -1,6 +1,7 @@
 //! The doors: translate a request into types that cannot be wrong, call one engine function, render. No rule of the
 //! business lives here.
 
+mod access;
 mod agent;
 mod approver;
 mod counting;
@@ -15,13 +16,14 @@ mod sparing;
 mod streams;
 mod trace;
 
+pub use access::{ACCESS, Access, Bounds};
 pub use edge::EdgeLayer;
 use guard::Guard;
 pub use guard::{Doorway, Guarded};
 pub use methods::methods;
 pub(crate) use sparing::Sparing;
 
-use crate::auth::{Caller, Credential, Powers, Role, SharedCallers};
+use crate::auth::{Caller, Credential, Powers, SharedCallers};
 use crate::domain::approval::Person;
 use crate::domain::text::Identifier;
 use crate::engine::{AgentCaller, Engine, EngineError};
@@ -46,39 +48,48 @@ static UNDER_WAY: Semaphore = Semaphore::const_new(4_096);
 pub struct Doors {
     engine: Arc<Engine>,
     arguments_bytes: usize,
+    message_bytes: usize,
 }
 
 impl Doors {
     /// The doors over `engine`, with arguments of at most `arguments_bytes`.
     pub fn new(engine: Arc<Engine>, arguments_bytes: usize) -> Self {
-        Self { engine, arguments_bytes }
+        Self { engine, arguments_bytes, message_bytes: MESSAGE_BYTES }
+    }
+
+    /// The same, with messages of at most so many bytes.
+    #[must_use]
+    pub fn taking(self, message_bytes: usize) -> Self {
+        Self { message_bytes, ..self }
     }
 
     /// `AgentService`.
     pub fn agent(&self, callers: &SharedCallers) -> Guarded<AgentServiceServer<Self>> {
-        let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, self.guard(callers, Role::Agent))
+        let service = AgentServiceServer::new(self.clone()).max_decoding_message_size(self.message_bytes);
+        Guarded::new(service, self.guard(callers))
     }
 
     /// `ApproverService`.
     pub fn approver(&self, callers: &SharedCallers) -> Guarded<ApproverServiceServer<Self>> {
-        let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, self.guard(callers, Role::Approver))
+        let service = ApproverServiceServer::new(self.clone()).max_decoding_message_size(self.message_bytes);
+        Guarded::new(service, self.guard(callers))
     }
 
     /// `OperatorService`.
     pub fn operator(&self, callers: &SharedCallers) -> Guarded<OperatorServiceServer<Self>> {
-        let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(MESSAGE_BYTES);
-        Guarded::new(service, self.guard(callers, Role::Operator))
+        let service = OperatorServiceServer::new(self.clone()).max_decoding_message_size(self.message_bytes);
+        Guarded::new(service, self.guard(callers))
     }
 
-    fn guard(&self, callers: &SharedCallers, role: Role) -> Guard {
-        Guard::new(callers, role, Arc::clone(self.engine.metrics()))
+    fn guard(&self, callers: &SharedCallers) -> Guard {
+        Guard::new(callers, Arc::clone(self.engine.metrics()))
     }
 
     /// The person that an approver's request speaks for.
     fn person<T>(&self, request: &Request<T>, named: &str) -> Result<Person, Status> {
-        let caller = caller(request)?;
+        let credential = credential(request)?;
+        of_bounds(request, &[Bounds::Person])?;
+        let caller = credential.caller();
         let named = match named {
             "" => None,
             text => {
@@ -98,16 +109,24 @@ impl Doors {
                 Ok(named)
             }
             (Powers::Person(_) | Powers::Asserts(_), Some(_)) => Err(EngineError::PersonOutOfBounds),
-            (Powers::Agent(_) | Powers::Operator, _) => return Err(errors::unauthenticated()),
+            (Powers::Claimed | Powers::Agent(_) | Powers::Operator, _) => return Err(errors::unauthenticated()),
         }
         .map_err(|error| errors::status(&error))?;
-        Ok(self.engine.person(id, caller.name.clone()))
+        self.engine.metrics().watchers.approver_called();
+        Ok(self.engine.person(id, caller.name.clone(), credential.groups()))
     }
 }
 
 /// The caller that the guard found. Without one nothing is answered.
 fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
     credential(request).map(|credential| Arc::clone(credential.caller()))
+}
+
+/// What the table of methods says that the caller's bounds are compared with: a handler that compares with anything else is
+/// wrong, and answers nobody.
+fn of_bounds<T>(request: &Request<T>, compared: &[Bounds]) -> Result<(), Status> {
+    let access = request.extensions().get::<&'static Access>();
+    if access.is_some_and(|access| compared.contains(&access.bounds)) { Ok(()) } else { Err(errors::unauthenticated()) }
 }
 
 /// The credential that the guard let in: a stream ends when this has [`ended`](Credential::ended).
@@ -123,17 +142,19 @@ fn credential_ended<T>(request: &Request<T>) -> Result<impl Future<Output = ()> 
 
 fn agent_caller<T>(request: &Request<T>) -> Result<AgentCaller, Status> {
     let caller = caller(request)?;
+    of_bounds(request, &[Bounds::Invocation, Bounds::Invocations, Bounds::Record, Bounds::Pair])?;
     match &caller.powers {
         Powers::Agent(bounds) => Ok(AgentCaller { name: caller.name.clone(), bounds: Arc::clone(bounds) }),
-        Powers::Person(_) | Powers::Asserts(_) | Powers::Operator => Err(errors::unauthenticated()),
+        Powers::Person(_) | Powers::Claimed | Powers::Asserts(_) | Powers::Operator => Err(errors::unauthenticated()),
     }
 }
 
 fn operator_caller<T>(request: &Request<T>) -> Result<Identifier, Status> {
     let caller = caller(request)?;
+    of_bounds(request, &[Bounds::Everything])?;
     match &caller.powers {
         Powers::Operator => Ok(caller.name.clone()),
-        Powers::Agent(_) | Powers::Person(_) | Powers::Asserts(_) => Err(errors::unauthenticated()),
+        Powers::Agent(_) | Powers::Person(_) | Powers::Claimed | Powers::Asserts(_) => Err(errors::unauthenticated()),
     }
 }
 
@@ -144,9 +165,10 @@ async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
 ) -> Result<T, Status> {
     let Ok(place) = UNDER_WAY.try_acquire() else { return Err(errors::too_many_calls()) };
+    let of_caller = guard::place();
     let change = async move {
         let done = change.await;
-        drop(place);
+        drop((place, of_caller));
         done
     };
     // What it logs is on behalf of the call that began it.

@@ -133,7 +133,8 @@ fn omission(omission: Omission) -> proto::Omission {
     }
 }
 
-fn person_decision(decision: PersonDecision) -> proto::PersonDecision {
+fn person_decision(decision: PersonDecision, asked: Timestamp) -> proto::PersonDecision {
+    let took = decision.took(asked);
     let verdict = match decision.verdict {
         Verdict::Approve => proto::Verdict::Approve,
         Verdict::Deny => proto::Verdict::Deny,
@@ -145,6 +146,7 @@ fn person_decision(decision: PersonDecision) -> proto::PersonDecision {
         verdict: verdict.into(),
         reason: decision.reason.unwrap_or_default(),
         decide_time: Some(time(decision.at)),
+        took: Some(span(took)),
     }
 }
 
@@ -207,7 +209,11 @@ pub(super) fn approval(approval: approval::Approval) -> proto::Approval {
         policy_revision: question.policy_revision,
         rules: rules(&question.rules),
         requirement: Some(requirement(&question.requirement)),
-        decisions: approval.decisions.into_iter().map(person_decision).collect(),
+        decisions: approval
+            .decisions
+            .into_iter()
+            .map(|decision| person_decision(decision, approval.create_time))
+            .collect(),
         requested_by: question.requested_by.to_string(),
         create_time: Some(time(approval.create_time)),
         decide_by: Some(time(approval.decide_by)),

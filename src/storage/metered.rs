@@ -46,12 +46,13 @@ enum Operation {
     Sweep,
     AuditRecords,
     Backlog,
+    NoteApprover,
     Keys,
     AddKey,
 }
 
 impl Operation {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -74,6 +75,7 @@ impl Operation {
         Self::Sweep,
         Self::AuditRecords,
         Self::Backlog,
+        Self::NoteApprover,
         Self::Keys,
         Self::AddKey,
     ];
@@ -103,6 +105,7 @@ impl Operation {
             Self::Sweep => "sweep",
             Self::AuditRecords => "audit_records",
             Self::Backlog => "backlog",
+            Self::NoteApprover => "note_approver",
             Self::Keys => "keys",
             Self::AddKey => "add_key",
         }
@@ -189,10 +192,11 @@ impl<S: Store> Store for Metered<S> {
     async fn save_approval(&self, change: Change<Approval>, expected: u64) -> Result<Saved, StoreError> {
         let decided = change.events.iter().any(|event| event.kind == AuditKind::ApprovalDecided);
         let asked = change.next.create_time;
-        let took = change.next.decisions.last().filter(|_| decided).map(|decision| decision.at.since(asked));
+        let took = change.next.decisions.last().filter(|_| decided);
+        let took = took.map(|decision| (decision.verdict, decision.took(asked)));
         let saved = self.timed(Operation::SaveApproval, self.store.save_approval(change, expected)).await?;
-        if let Some(took) = took.filter(|_| saved == Saved::Yes) {
-            self.metrics.time_to_decide.observe(took);
+        if let Some((verdict, took)) = took.filter(|_| saved == Saved::Yes) {
+            self.metrics.time_to_decide.observe(verdict, took);
         }
         Ok(saved)
     }
@@ -299,6 +303,10 @@ impl<S: Store> Store for Metered<S> {
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         self.timed(Operation::Backlog, self.store.backlog()).await
+    }
+
+    async fn note_approver(&self) -> Result<(), StoreError> {
+        self.timed(Operation::NoteApprover, self.store.note_approver()).await
     }
 
     async fn sweep(&self, step: Sweep, limit: u32) -> Result<Swept, StoreError> {

@@ -5,6 +5,7 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod changes;
+mod limits;
 pub mod metered;
 mod migrations;
 pub mod postgres;
@@ -19,6 +20,7 @@ mod waits;
 #[cfg(test)]
 mod conformance;
 
+pub use limits::{AskedLimit, CoolingOff, OpenLimit, QuestionLimits};
 #[doc(hidden)]
 pub use seeding::ApprovalCopy;
 pub use sweep::{Retention, Sweep, Swept};
@@ -37,6 +39,7 @@ use crate::domain::wait::{Opening, Resuming, Wait};
 use async_trait::async_trait;
 use changes::Changes;
 use std::fmt;
+use std::time::Duration;
 
 /// Rows, with the store's time when they were read.
 #[derive(Clone, Debug)]
@@ -111,8 +114,8 @@ pub struct NewApproval {
     pub request: Option<RequestKey>,
     /// All of the arguments, sealed for this id.
     pub arguments: SealedArguments,
-    /// How many approvals may be open at once.
-    pub limits: OpenLimits,
+    /// How much people are asked.
+    pub limits: QuestionLimits,
 }
 
 /// The arguments of an approval, sealed. Only who has the server secret of `key_id` can open them.
@@ -167,24 +170,6 @@ pub struct RequestKey {
     pub digest: String,
 }
 
-/// Limits against fatigue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenLimits {
-    /// Open approvals per caller and principal.
-    pub per_principal: u32,
-    /// Open approvals per caller and agent.
-    pub per_agent: u32,
-}
-
-/// Which limit was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenLimit {
-    /// Per caller and principal.
-    PerPrincipal,
-    /// Per caller and agent.
-    PerAgent,
-}
-
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requested {
@@ -196,6 +181,13 @@ pub enum Requested {
     RequestIdReused,
     /// Too many are open. Nothing was recorded.
     LimitReached(OpenLimit),
+    /// The principal was asked too much of late. Nothing was recorded.
+    AskedTooOften {
+        /// From this instant on there is room for one more.
+        again_at: Timestamp,
+    },
+    /// A person has just denied this very question. Nothing was recorded.
+    CoolingOff(Box<CoolingOff>),
     /// There is no such wait of the question's principal and agent.
     WaitUnknown,
     /// Its wait does not take it.
@@ -322,11 +314,19 @@ pub struct Backlog {
     pub pending: u64,
     /// When the oldest of them was asked; none if none is pending.
     pub oldest: Option<Timestamp>,
+    /// When a sidecar last noted that somebody looks; none if none ever has.
+    pub approver_seen: Option<Timestamp>,
 }
 
 impl Backlog {
     /// More than people will ever get through; what is beyond is not worth the reading.
     pub const MOST: u64 = 100_000;
+
+    /// Whether something has waited for so long and nobody has looked for as long, through any sidecar of the table.
+    pub fn is_unwatched(&self, now: Timestamp, after: Duration) -> bool {
+        let long_ago = |then| now.since(then) >= after;
+        self.oldest.is_some_and(long_ago) && self.approver_seen.is_none_or(long_ago)
+    }
 }
 
 /// A server secret, as the table knows it: enough to tell whether a sidecar holds it, and of no other use.
@@ -351,8 +351,9 @@ pub trait Store: Send + Sync + 'static {
     /// names must be of its principal and agent and take it ([`crate::domain::wait::Wait::accepts`]), which bounds the
     /// approval's deadlines; overdue approvals of the same question are expired first; the same question still open (same caller, every identity but the
     /// connection, fingerprint, tool definition, `retry_of` and requirement digest) is returned, and a new `request_id`
-    /// then stands for it; limits are checked; else the approval is made, with its audience, its sealed arguments, its
-    /// `request_id` and its audit record.
+    /// then stands for it; a question of these identities and this fingerprint that a person has denied within `cool_off` is
+    /// not asked again, whoever asks and however else it differs; limits are checked; else the approval is made, with its
+    /// audience, its sealed arguments, its `request_id` and its audit record.
     async fn request(&self, new: NewApproval) -> Result<Loaded<Requested>, StoreError>;
 
     /// What a `request_id` stood for, if it is known.
@@ -476,6 +477,9 @@ pub trait Store: Send + Sync + 'static {
     /// How many approvals wait for people, and since when. It reads no more than [`Backlog::MOST`] of those that stand in the
     /// table as pending, the oldest first: where so many of them are overdue, the rest is not seen.
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError>;
+
+    /// Notes, at the store's time, that somebody who may answer looks at what waits.
+    async fn note_approver(&self) -> Result<(), StoreError>;
 
     /// Every server secret that this table has been used with.
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError>;

@@ -2,14 +2,15 @@
 //! written. A database gives the [`Rows`] of one transaction; the scripts run on them.
 
 use super::{
-    EarlierRequest, Loaded, NewApproval, OpenLimit, OpenedWait, RefusedWait, RequestKey, Requested, ResumedWait, Saved,
-    SealedArguments, StoreError, WaitRecord, Waited,
+    CoolingOff, EarlierRequest, Loaded, NewApproval, OpenLimit, OpenedWait, QuestionLimits, RefusedWait, RequestKey,
+    Requested, ResumedWait, Saved, SealedArguments, StoreError, WaitRecord, Waited,
 };
-use crate::domain::approval::{Approval, Question};
+use crate::domain::approval::{Approval, ApprovalState, Question};
 use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::invocation::Subject;
 use crate::domain::limits;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
@@ -83,6 +84,23 @@ pub(super) trait Rows: Send {
     /// How many approvals are open that this caller asked for this agent; counts no further than `most`.
     async fn open_of_agent(&mut self, caller: &Identifier, agent: &Identifier, most: u32) -> Result<u32, Self::Fault>;
 
+    /// How many approvals are open that this caller asked for this principal, of this connector's action; counts no further
+    /// than `most`.
+    async fn open_of_action(&mut self, caller: &Identifier, subject: &Subject, most: u32) -> Result<u32, Self::Fault>;
+
+    /// When the question was asked that is the `most`th newest of this principal since that instant, of whichever caller;
+    /// none if there are not so many.
+    async fn asked_since(
+        &mut self,
+        principal: &Identifier,
+        since: Timestamp,
+        most: u32,
+    ) -> Result<Option<Timestamp>, Self::Fault>;
+
+    /// The approval of these identities and this fingerprint that was denied last, if that was after `since`. Neither the
+    /// connection nor the tool's definition, the wait, what is retried or who asks makes it another.
+    async fn denied_since(&mut self, subject: &Subject, since: Timestamp) -> Result<Option<Approval>, Self::Fault>;
+
     /// Inserts a new approval, with its audience and its sealed arguments.
     async fn insert_approval(&mut self, approval: &Approval, arguments: &SealedArguments) -> Result<(), Self::Fault>;
 
@@ -128,11 +146,8 @@ pub(super) async fn request<R: Rows>(rows: &mut R, new: &NewApproval) -> Result<
         }
         return Ok(Requested::Existing(same));
     }
-    if rows.open_of_principal(caller, principal, limits.per_principal).await? >= limits.per_principal {
-        return Ok(Requested::LimitReached(OpenLimit::PerPrincipal));
-    }
-    if rows.open_of_agent(caller, agent, limits.per_agent).await? >= limits.per_agent {
-        return Ok(Requested::LimitReached(OpenLimit::PerAgent));
+    if let Some(refused) = too_much(rows, question, limits).await? {
+        return Ok(refused);
     }
     let Change { next: asked, events, .. } = Approval::ask(*id, question.clone(), ends_by, rows.now());
     rows.insert_approval(&asked, arguments).await?;
@@ -141,6 +156,39 @@ pub(super) async fn request<R: Rows>(rows: &mut R, new: &NewApproval) -> Result<
     }
     rows.record(&events).await?;
     Ok(Requested::Created(asked))
+}
+
+/// Why people are not asked this now: the most particular reason first.
+async fn too_much<R: Rows>(
+    rows: &mut R,
+    question: &Question,
+    limits: &QuestionLimits,
+) -> Result<Option<Requested>, R::Fault> {
+    let (caller, subject, now) = (&question.requested_by, &question.subject, rows.now());
+    if !limits.cool_off.is_zero()
+        && let Some(denied) = rows.denied_since(subject, now.minus(limits.cool_off)).await?
+    {
+        let ApprovalState::Denied { at } = denied.state else {
+            return Err(StoreError::Corrupt { table: "approvals", id: denied.id.to_string() }.into());
+        };
+        let until = at.plus(limits.cool_off);
+        return Ok(Some(Requested::CoolingOff(Box::new(CoolingOff { denied, until }))));
+    }
+    if rows.open_of_action(caller, subject, limits.per_action).await? >= limits.per_action {
+        return Ok(Some(Requested::LimitReached(OpenLimit::PerAction)));
+    }
+    if rows.open_of_principal(caller, &subject.principal, limits.per_principal).await? >= limits.per_principal {
+        return Ok(Some(Requested::LimitReached(OpenLimit::PerPrincipal)));
+    }
+    if rows.open_of_agent(caller, &subject.agent, limits.per_agent).await? >= limits.per_agent {
+        return Ok(Some(Requested::LimitReached(OpenLimit::PerAgent)));
+    }
+    if let Some(asked) = limits.asked
+        && let Some(first) = rows.asked_since(&subject.principal, now.minus(asked.within), asked.most).await?
+    {
+        return Ok(Some(Requested::AskedTooOften { again_at: first.plus(asked.within) }));
+    }
+    Ok(None)
 }
 
 /// What is answered to a `request_id` that stood for this.

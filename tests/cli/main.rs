@@ -21,6 +21,7 @@ mod serve;
 mod socket;
 mod support;
 mod terminal;
+mod tls;
 mod traces;
 mod watch;
 

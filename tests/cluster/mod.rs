@@ -303,6 +303,11 @@ impl Database {
         self.server.connect(&self.name).await
     }
 
+    /// The same, where it may be shut.
+    pub async fn try_connect(&self) -> Result<PgConnection, sqlx::Error> {
+        PgConnectOptions::from_str(&self.server.full_url(&self.name))?.disable_statement_logging().connect().await
+    }
+
     /// Lets nobody in any more, and ends whoever is in.
     pub async fn shut(&self) {
         let name = &self.name;

@@ -3,43 +3,13 @@
 use crate::backend::kept;
 use crate::grpc::harness::*;
 use crate::grpc::moves::*;
+use crate::secrecy::Listening;
 use countersign::domain::audit::{AuditKind, AuditedEvaluations};
 use countersign::proto::*;
 use countersign::storage::AuditQuery;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tonic::Code;
-
-/// Where the log lines of this process go.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Everything that is logged from now on, by any thread, down to the finest that is ours.
-fn logged() -> Lines {
-    static LINES: std::sync::OnceLock<Lines> = std::sync::OnceLock::new();
-    let lines = LINES.get_or_init(|| {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        tracing_subscriber::fmt()
-            .with_env_filter("info,sqlx=debug,tonic=debug,tower=debug,axum=debug,countersign=trace")
-            .with_writer(move || writer.clone())
-            .init();
-        lines
-    });
-    lines.clone()
-}
 
 /// Makes one of everything that the audit knows, and says what was secret, or only for the eyes of people.
 pub async fn everything(sidecar: &Sidecar) -> (Vec<String>, Vec<String>) {
@@ -322,7 +292,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 
 #[tokio::test]
 async fn no_secret_is_kept_or_in_a_log_line_and_no_argument_in_any_record() {
-    let lines = logged();
+    let listening = Listening::begin();
     let mut sidecar = Sidecar::start().await;
     let (tokens, hidden) = everything(&sidecar).await;
     for record in sidecar.audit().await {
@@ -366,7 +336,7 @@ async fn no_secret_is_kept_or_in_a_log_line_and_no_argument_in_any_record() {
     let kept = kept(&sidecar).await;
     assert!(kept.iter().any(|(_, bytes)| holds(bytes, "SENTINEL-IN-THE-BODY")));
 
-    let lines = lines.0.lock().unwrap().clone();
+    let lines = listening.heard();
     assert!(holds(&lines, "serving"), "lines were written");
     for secret in tokens.iter().map(String::as_str).chain([secret, "SENTINEL"]) {
         if holds(&lines, secret) {

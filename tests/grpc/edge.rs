@@ -55,8 +55,9 @@ async fn what_was_begun_is_whole_though_the_deadline_passes() {
     assert_eq!(consumed, 1);
 }
 
+/// A message of any bytes.
 #[derive(Clone, Default)]
-struct Bytes(Vec<u8>);
+pub struct Bytes(Vec<u8>);
 
 impl std::fmt::Debug for Bytes {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,6 +1,7 @@
 //! A real sidecar on a real database and free ports, with clocks that tests move, and clients for each door.
 
 use crate::backend;
+use crate::secrecy::{self, Listening, Search, Secrets};
 use countersign::app::{self, Running, StartError};
 use countersign::auth::token::TokenHash;
 use countersign::auth::{AgentBounds, Caller, Callers, Powers};
@@ -11,6 +12,7 @@ use countersign::domain::audit::AuditedEvaluations;
 use countersign::domain::pattern::Pattern;
 use countersign::domain::text::Identifier;
 use countersign::domain::time::Timestamp;
+use countersign::metrics::Format;
 use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;
@@ -19,9 +21,10 @@ use countersign::proto::{
     Objective, RequestApprovalRequest, RequestApprovalResponse, Verdict,
 };
 use countersign::sweeper::Report;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -114,8 +117,16 @@ pub struct Sidecar {
     /// Where the policy is, if the test itself puts it there.
     watched: Option<PathBuf>,
     running: Option<Running>,
-    channel: std::sync::OnceLock<Channel>,
+    channel: OnceLock<Channel>,
+    secrets: Mutex<Secrets>,
+    /// Whether the test itself has put some where they must not be.
+    planted: AtomicBool,
+    listening: Listening,
 }
+
+/// The callers of the harness.
+const CALLERS: [&str; 10] =
+    ["runtime", "runtime-2", "tenant-a", "tenant-b", "nobody", "chat", "team", "dana", "eve", "ops"];
 
 /// The token of a caller of the harness.
 pub fn token(caller: &str) -> String {
@@ -187,6 +198,15 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
+/// What a test used that is secret must stand nowhere when it ends.
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.planted.load(Ordering::SeqCst) {
+            secrecy::nothing(&self.told_secrets());
+        }
+    }
+}
+
 impl Sidecar {
     pub async fn start() -> Self {
         Self::under(POLICY).await
@@ -206,8 +226,8 @@ impl Sidecar {
     }
 
     async fn of(policy: &str, limits: (u32, u32), evaluations: AuditedEvaluations) -> Self {
-        let stopped = Self::stopped(Folder::new(), Arc::new(ManualClock::at(START)));
-        let mut sidecar = Self { policy: policy.to_owned(), limits, evaluations, ..stopped };
+        let mut sidecar = Self::stopped(Folder::new(), Arc::new(ManualClock::at(START)));
+        (sidecar.policy, sidecar.limits, sidecar.evaluations) = (policy.to_owned(), limits, evaluations);
         sidecar.run().await;
         sidecar
     }
@@ -222,7 +242,10 @@ impl Sidecar {
             evaluations: AuditedEvaluations::default(),
             watched: None,
             running: None,
-            channel: std::sync::OnceLock::new(),
+            channel: OnceLock::new(),
+            secrets: Mutex::default(),
+            planted: AtomicBool::new(false),
+            listening: Listening::begin(),
         }
     }
 
@@ -231,7 +254,8 @@ impl Sidecar {
         let folder = Folder::new();
         prepare(folder.path());
         let watched = Some(folder.path().join(path));
-        let mut sidecar = Self { watched, ..Self::stopped(folder, Arc::new(ManualClock::at(START))) };
+        let mut sidecar = Self::stopped(folder, Arc::new(ManualClock::at(START)));
+        sidecar.watched = watched;
         sidecar.run().await;
         sidecar
     }
@@ -251,13 +275,17 @@ impl Sidecar {
                 config.policy_settle = Duration::from_millis(20);
             }
         }
-        config.open_limits.per_principal = self.limits.0;
-        config.open_limits.per_agent = self.limits.1;
+        config.question_limits.per_principal = self.limits.0;
+        config.question_limits.per_agent = self.limits.1;
+        // Tests ask the same again and again; those of these limits say them.
+        config.question_limits.asked = None;
+        config.question_limits.per_action = u32::MAX;
+        config.question_limits.cool_off = Duration::ZERO;
         config.audited_evaluations = self.evaluations;
         change(&mut config);
         let clock = Arc::<ManualClock>::clone(&self.clock);
         self.running = Some(serve(&config, clock).await?);
-        self.channel = std::sync::OnceLock::new();
+        self.channel = OnceLock::new();
         Ok(())
     }
 
@@ -287,7 +315,62 @@ impl Sidecar {
     }
 
     pub async fn stop(&mut self) -> bool {
+        secrecy::nothing(&self.page_secrets());
         self.running.take().unwrap().stop().await
+    }
+
+    /// Notes what must not be found anywhere once this sidecar has ended.
+    pub fn is_secret(&self, what: &str, secret: impl AsRef<[u8]>) {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).add(what, secret);
+    }
+
+    /// Says that they are found because the test has put them there.
+    pub fn secrets_were_planted(&self) {
+        self.planted.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes the token of an answer.
+    pub fn noted(&self, answer: RequestApprovalResponse) -> RequestApprovalResponse {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).add_token(&answer.consume_token);
+        answer
+    }
+
+    /// Everything that is secret in this test.
+    fn secrets(&self) -> Secrets {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for caller in CALLERS {
+            secrets.add(format!("the bearer token of {caller}"), token(caller));
+        }
+        for password in backend::passwords(self.folder()) {
+            secrets.add("the password of the database", password);
+        }
+        for (name, text) in files(self.folder()).into_iter().filter(|(name, _)| name.ends_with("secret")) {
+            let digits = String::from_utf8_lossy(&text).trim().to_owned();
+            let pairs = digits.as_bytes().as_chunks::<2>().0;
+            let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            if let Some(bytes) = pairs.iter().map(byte).collect::<Option<Vec<u8>>>() {
+                secrets.add(format!("the server secret of {name}"), bytes);
+            }
+        }
+        secrets
+    }
+
+    /// What is secret and stands on the page of figures.
+    fn page_secrets(&self) -> BTreeSet<String> {
+        let Some(running) = &self.running else { return BTreeSet::new() };
+        let page = running.engine().metrics().text(Format::OpenMetrics);
+        self.secrets().search().within("the metrics", page.as_bytes())
+    }
+
+    /// What is secret and stands in the log, on the page of figures or in the database.
+    pub fn told_secrets(&self) -> BTreeSet<String> {
+        let search = self.secrets().search();
+        let mut found = search.within("the log", &self.listening.heard());
+        found.extend(self.page_secrets());
+        for (place, bytes) in backend::bytes_of(self.folder()) {
+            found.extend(search.within(&format!("the database ({place})"), &bytes));
+        }
+        found
     }
 
     pub fn running(&self) -> &Running {
@@ -351,7 +434,7 @@ impl Sidecar {
 
     pub async fn request(&self, invocation: Invocation) -> Result<RequestApprovalResponse, Status> {
         let request = RequestApprovalRequest { invocation: Some(invocation), ..RequestApprovalRequest::default() };
-        self.agent().request_approval(request).await.map(tonic::Response::into_inner)
+        self.agent().request_approval(request).await.map(|answer| self.noted(answer.into_inner()))
     }
 
     pub async fn decide(&self, person: &str, approval: &str, verdict: Verdict) -> Result<Approval, Status> {
@@ -436,6 +519,14 @@ pub fn deletion() -> Invocation {
 pub fn reason(status: &Status) -> String {
     let info = status.get_details_error_info().unwrap_or_else(|| panic!("no ErrorInfo in {status:?}"));
     assert_eq!(info.domain, "countersign.v1");
+    static SEARCH: OnceLock<Search> = OnceLock::new();
+    let search = SEARCH.get_or_init(|| {
+        let mut secrets = Secrets::default();
+        CALLERS.iter().for_each(|caller| secrets.add(format!("the bearer token of {caller}"), token(caller)));
+        secrets.search()
+    });
+    let said = [status.message().as_bytes(), status.details(), format!("{:?}", status.metadata()).as_bytes()].concat();
+    secrecy::nothing(&search.within("an error", &said));
     info.reason
 }
 

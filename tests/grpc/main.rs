@@ -5,6 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod backend;
+#[path = "../certificates/mod.rs"]
+mod certificates;
 mod file;
 #[path = "mod.rs"]
 mod grpc;
+// Listeners know nothing of the database behind them: these are run once.
+mod listeners;
+#[path = "../secrecy/mod.rs"]
+mod secrecy;
+mod tls;
+#[path = "../tokens/mod.rs"]
+mod tokens;

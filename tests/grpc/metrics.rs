@@ -180,9 +180,9 @@ async fn a_story_is_counted_step_by_step() {
         ("countersign_executions_started_total{by=policy}", 1.0),
         ("countersign_executions_reported_total{outcome=succeeded}", 1.0),
         ("countersign_replays_total", 1.0),
-        ("countersign_time_to_decide_seconds_sum", 70.0),
-        ("countersign_time_to_decide_seconds_bucket{le=60}", 0.0),
-        ("countersign_time_to_decide_seconds_bucket{le=120}", 1.0),
+        ("countersign_time_to_decide_seconds_sum{verdict=APPROVE}", 70.0),
+        ("countersign_time_to_decide_seconds_bucket{le=60,verdict=APPROVE}", 0.0),
+        ("countersign_time_to_decide_seconds_bucket{le=120,verdict=APPROVE}", 1.0),
         ("countersign_refusals_total{reason=POLICY_DENIED}", 1.0),
         ("countersign_refusals_total{reason=APPROVAL_PENDING}", 1.0),
         ("countersign_refusals_total{reason=OTHER}", 0.0),
@@ -294,7 +294,7 @@ async fn no_name_that_a_caller_makes_up_makes_a_series() {
     let after = scrape(&sidecar).await;
     // What the process does by itself it does when it does.
     let names = |page: &Page| -> BTreeSet<String> {
-        let of_its_own = ["pending", "operation=time", "operation=backlog"];
+        let of_its_own = ["pending", "operation=time", "operation=backlog", "operation=note_approver", "unwatched"];
         let told = |series: &&String| !of_its_own.iter().any(|word| series.contains(word));
         page.series.keys().filter(told).cloned().collect()
     };

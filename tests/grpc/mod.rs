@@ -2,10 +2,12 @@
 //! `backend`.
 
 pub mod arguments;
+pub mod attacks;
 pub mod attempts;
 pub mod audit;
 pub mod batch;
 pub mod bounds;
+pub mod callers;
 pub mod consume;
 pub mod deadlines;
 pub mod decide;
@@ -13,6 +15,7 @@ pub mod edge;
 pub mod evaluations;
 pub mod execution_lists;
 pub mod executions;
+pub mod fatigue;
 pub mod gone;
 pub mod harness;
 pub mod health;
@@ -44,6 +47,7 @@ pub mod steps;
 pub mod story;
 pub mod sweeping;
 pub mod tenants;
+pub mod told;
 pub mod waits;
 pub mod watching;
 pub mod wire;

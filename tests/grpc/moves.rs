@@ -26,7 +26,7 @@ impl Sidecar {
         caller: &str,
         request: RequestApprovalRequest,
     ) -> Result<RequestApprovalResponse, Status> {
-        self.agent_as(caller).request_approval(request).await.map(tonic::Response::into_inner)
+        self.agent_as(caller).request_approval(request).await.map(|answer| self.noted(answer.into_inner()))
     }
 
     /// What an agent's caller reads of an approval that it names by principal, agent and id.

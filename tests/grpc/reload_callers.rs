@@ -13,7 +13,7 @@ use tonic::Code;
 
 pub fn caller(name: &str, powers: Powers, expires: Option<Timestamp>) -> NewCaller {
     let caller = Caller { name: Identifier::parse(name).unwrap(), powers };
-    NewCaller { hash: TokenHash::of(token(name).as_bytes()), caller, expires }
+    NewCaller { expires, ..NewCaller::bearer(TokenHash::of(token(name).as_bytes()), caller) }
 }
 
 pub fn acting_for(principal: &str) -> Powers {

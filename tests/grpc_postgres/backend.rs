@@ -174,6 +174,38 @@ pub async fn every_row(sidecar: &Sidecar) -> BTreeMap<String, Vec<String>> {
     all
 }
 
+/// What lets somebody into the database.
+pub fn passwords(folder: &Path) -> Vec<String> {
+    databases(|databases| databases.get(folder).and_then(|database| database.password())).into_iter().collect()
+}
+
+/// The bytes of the database below this folder, as far as they can be read just now, by the name of where.
+pub fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let Some(database) = databases(|databases| databases.get(folder).map(Arc::clone)) else { return Vec::new() };
+    // On a thread of its own: this may be one that runs futures.
+    let reading = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let looking = tokio::time::timeout(Duration::from_secs(5), whole_text(&database));
+            looking.await.ok().and_then(Result::ok).unwrap_or_default()
+        })
+    });
+    reading.join().unwrap_or_default()
+}
+
+/// Every row of every table as one text. A test may have shut the database, or hold its tables.
+async fn whole_text(database: &Database) -> Result<Vec<(String, Vec<u8>)>, sqlx::Error> {
+    let mut other = database.try_connect().await?;
+    let mut all = Vec::new();
+    for name in tables(&mut other).await {
+        let select = format!("SELECT string_agg(whole::text, E'\\n') FROM {name} AS whole");
+        let rows: Option<String> = sqlx::query_scalar(AssertSqlSafe(select)).fetch_one(&mut other).await?;
+        all.push((name, rows.unwrap_or_default().into_bytes()));
+    }
+    other.close().await?;
+    Ok(all)
+}
+
 /// Everything that is kept, by the name of where: each row, each value of bytes as it is, and each file of the folder.
 pub async fn kept(sidecar: &Sidecar) -> Vec<(String, Vec<u8>)> {
     let mut kept = files(sidecar.folder());

@@ -10,4 +10,8 @@ mod cluster;
 mod grpc;
 mod many;
 mod role;
+#[path = "../secrecy/mod.rs"]
+mod secrecy;
 mod secrets;
+#[path = "../tokens/mod.rs"]
+mod tokens;

@@ -11,7 +11,7 @@ use countersign::proto::agent_service_client::AgentServiceClient;
 use countersign::proto::approver_service_client::ApproverServiceClient;
 use countersign::proto::operator_service_client::OperatorServiceClient;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,7 +49,7 @@ impl Folder {
         };
         let config = [
             "listen = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\npolicy = \"policy.yaml\"\n".to_owned(),
-            "[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n".to_owned(),
+            "[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\nopen_per_action = 1000000\nasked_per_principal = 0\n".to_owned(),
             tables.to_owned(),
             caller("runtime", "agent", "agents = [\"*\"]\nprincipals = [\"*\"]"),
             caller("chat", "approver", "asserts_principal = [\"*\"]"),
@@ -113,8 +113,14 @@ impl Sidecar {
             command.env_remove(name);
         }
         command.args(["serve", "--config", "countersign.toml"]).current_dir(folder.path());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut answers = child.stdout.take().unwrap();
+        let answered = std::thread::spawn(move || {
+            let mut all = String::new();
+            let _ = answers.read_to_string(&mut all);
+            all
+        });
         let (found, serving) = mpsc::channel();
         let said = Arc::new(Mutex::new(String::new()));
         let all = Arc::clone(&said);
@@ -128,6 +134,7 @@ impl Sidecar {
                 all.lock().unwrap().push_str(&line);
                 line.clear();
             }
+            all.lock().unwrap().push_str(&answered.join().unwrap_or_default());
             let _ = found.send(None);
         });
         Starting { sidecar: Self { child, address: String::new(), said }, serving }
@@ -168,7 +175,30 @@ impl Drop for Sidecar {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            assert_eq!(secrets_in(&self.said()), None, "it is in what the process wrote");
+        }
     }
+}
+
+/// What is secret and stands in this, by what it is.
+fn secrets_in(said: &str) -> Option<&'static str> {
+    let roles = ["agent", "approver", "operator"];
+    let is_told = |secret: &str| said.contains(secret);
+    // A token has an id behind its key id.
+    let has_token = said.split("cs1.").skip(1).any(|rest| rest.as_bytes().get(16) == Some(&b'.'));
+    match () {
+        () if roles.iter().any(|role| is_told(&token(role))) => Some("a bearer token"),
+        () if has_token => Some("a consume token"),
+        () => None,
+    }
+}
+
+#[test]
+fn a_secret_in_what_a_process_wrote_is_found() {
+    assert_eq!(secrets_in("the form is cs1.<key id>.<approval id>.<mac>"), None);
+    assert_eq!(secrets_in(&format!("token={}", token("agent"))), Some("a bearer token"));
+    assert_eq!(secrets_in("used cs1.0123456789abcdef.019b"), Some("a consume token"));
 }
 
 /// A client for each door, over one connection.

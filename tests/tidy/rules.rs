@@ -32,12 +32,30 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("service", &["service", "engine", "domain", "auth", "proto", "metrics"]),
     // The one file in which failures meet gRPC names every failure there is.
-    ("service::errors", &["storage::StoreError", "storage::OpenLimit", "storage::RefusedWait"]),
+    (
+        "service::errors",
+        &[
+            "storage::StoreError",
+            "storage::OpenLimit",
+            "storage::RefusedWait",
+            "storage::AskedLimit",
+            "storage::CoolingOff",
+        ],
+    ),
     ("address", &[]),
     ("client", &["proto", "address"]),
     ("config", &["config", "auth", "domain", "address"]),
     // Settings are handed to whom they are for.
-    ("config", &["clock::Clock", "storage::OpenLimits", "storage::Retention", "storage::sqlite::SqliteOptions"]),
+    (
+        "config",
+        &[
+            "clock::Clock",
+            "storage::AskedLimit",
+            "storage::QuestionLimits",
+            "storage::Retention",
+            "storage::sqlite::SqliteOptions",
+        ],
+    ),
     ("config", &["storage::postgres::PostgresOptions", "storage::postgres::TlsMode"]),
     ("telemetry", &["config"]),
     (
@@ -100,8 +118,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // A database is a backend's own business.
     ("sqlx", &["storage"]),
     ("futures_util", &["storage", "service"]),
-    // What is swapped whole under running calls: the policy and the callers.
-    ("arc_swap", &["engine", "auth"]),
+    // What is swapped whole under running calls: the policy, the callers, what a listener shows.
+    ("arc_swap", &["engine", "auth", "app"]),
     ("tokio", &["storage", "sweeper", "auth", "engine", "service", "app", "client", "cli"]),
     ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
@@ -113,19 +131,18 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tracing_subscriber", &["telemetry", "config"]),
     ("serde", &["domain", "storage", "config", "cli", "policy_files"]),
     ("serde_json", &["domain", "storage", "cli"]),
-    ("zeroize", &["auth", "storage", "secrets", "config", "engine", "service", "client", "cli"]),
+    ("zeroize", &["auth", "app", "storage", "secrets", "config", "engine", "service", "client", "cli"]),
     ("uuid", &["domain", "storage", "engine", "service", "cli"]),
     ("subtle", &["auth", "secrets"]),
     // TLS ends at the listeners, and what a certificate says is told as plain values.
     ("rustls", &["app", "client", "main", "cli"]),
     ("tokio_rustls", &["app"]),
     ("x509_parser", &["app"]),
-    ("aws_lc_rs", &["secrets"]),
-    // Tokens of an issuer; their keys are fetched by what runs beside the doors.
-    ("jsonwebtoken", &["auth"]),
+    ("aws_lc_rs", &["secrets", "auth"]),
+    // The keys of an issuer of tokens, and those of permits, are fetched by what runs beside the doors, and by commands.
     ("ureq", &["app", "cli"]),
     ("base64", &["auth", "secrets", "domain", "app", "cli"]),
-    ("sha2", &["domain", "policy_files", "auth", "secrets", "storage", "engine"]),
+    ("sha2", &["app", "domain", "policy_files", "auth", "secrets", "storage", "engine"]),
     ("hmac", &["secrets"]),
     ("hkdf", &["secrets"]),
     ("aes_gcm", &["secrets"]),
@@ -153,10 +170,24 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::time::Instant", &["clock", "storage", "sweeper", "engine", "service", "app", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
     // `metrics`: what the system knows of this process.
-    ("std::fs", &["metrics", "policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket"]),
+    (
+        "std::fs",
+        &[
+            "metrics",
+            "policy_files",
+            "policy_test",
+            "secrets",
+            "storage",
+            "config",
+            "cli",
+            "app::socket",
+            "app::issuers",
+            "app::tls",
+        ],
+    ),
     ("std::net", &["address", "auth", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
-    ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket"]),
+    ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket", "app::tls"]),
     ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
     ("std::thread", &["domain::policy::expression", "storage", "app", "cli"]),

@@ -7,7 +7,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::Secrets;
 use crate::secrets;
 use crate::storage::sqlite::{SqliteOptions, SqliteStore};
-use crate::storage::{OpenLimits, Store};
+use crate::storage::{QuestionLimits, Store};
 use std::fs;
 use tokio::sync::mpsc;
 
@@ -62,7 +62,8 @@ impl Fixture {
         let built = Snapshot::read(&folder.join("policy"), &CatalogFiles::new()).build();
         let store: Arc<dyn Store> = Arc::new(store);
         let previewer = Previewer::new(PreviewConfig::default()).unwrap();
-        let limits = OpenLimits { per_principal: 1, per_agent: 1 };
+        let limits =
+            QuestionLimits { per_principal: 1, per_agent: 1, per_action: 1, asked: None, cool_off: Duration::ZERO };
         let engine =
             Arc::new(Engine::new(store, Arc::new(built.policy.unwrap()), previewer, Secrets::whole(keys), limits));
         let (waits, waiting) = mpsc::unbounded_channel();

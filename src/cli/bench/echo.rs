@@ -1,7 +1,7 @@
 //! The floor: a call that is answered with fixed bytes, on the doors' own transport, with nothing before or behind it. It
 //! is served by `bench` alone.
 
-use crate::app::{Incoming, Listener, OwnThread, server};
+use crate::app::{Entrance, Incoming, Listener, OwnThread, server};
 use crate::cli::exit::Exit;
 use clap::Args;
 use prost::bytes::Bytes;
@@ -37,7 +37,8 @@ pub(in crate::cli) fn run(command: &EchoCommand, out: &mut dyn Write) -> io::Res
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
     let echo = Echo(vec![b'a'; command.answer].into());
-    thread.handle().spawn(server().add_service(echo).serve_with_incoming(Incoming::new(Listener::Tcp(listener))));
+    let incoming = Incoming::new(Listener::Tcp(listener), Entrance::default());
+    thread.handle().spawn(server().add_service(echo).serve_with_incoming(incoming));
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(Exit::Done)
 }

@@ -31,7 +31,8 @@ use zeroize::Zeroizing;
 
 const POLICY: &str = include_str!("policy.yaml");
 /// No background work, and no limit that what is there could reach.
-const QUIET: &str = "[sweeper]\nevery = \"1h\"\n[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n";
+const QUIET: &str = "[sweeper]\nevery = \"1h\"\n[limits]\nopen_per_principal = 1000000\nopen_per_agent = 1000000\n\
+                     open_per_action = 1000000\nasked_per_principal = 0\n";
 /// The bytes of each call's arguments.
 const ARGUMENTS: usize = 400;
 /// Copies of one transaction: well within the time that a write may take.
@@ -355,7 +356,12 @@ async fn ask(config: &Config, call: usize, approved: bool, decide_within: Option
     let asked = running.engine().request_approval(&agent, question).await.map_err(unexpected)?;
     let Asked::Open { approval, .. } = asked else { return Err(io::Error::other("nobody was asked")) };
     let approval = if approved {
-        let person = Person { id: identifier(PRINCIPAL)?, groups: Default::default(), caller: identifier("chat")? };
+        let person = Person {
+            id: identifier(PRINCIPAL)?,
+            groups: Default::default(),
+            vouched: Default::default(),
+            caller: identifier("chat")?,
+        };
         let fingerprint = approval.question.subject.fingerprint;
         let answer = Answer { verdict: Verdict::Approve, reason: None, shown_fingerprint: Some(fingerprint) };
         running.engine().decide(&person, approval.id, &answer).await.map_err(unexpected)?

@@ -283,6 +283,7 @@ pub(super) fn could_be_met(
 ) -> bool {
     let mut tight: Vec<(usize, &Clause)> = clauses
         .iter()
+        .filter(|(clause, _)| !groups.is_open(clause))
         .map(|(clause, named)| {
             let owner = clause.any_of().contains(&Approver::Owner);
             // The requester may be one of those named: then, excluded, it is missing, and as the owner adds nobody.

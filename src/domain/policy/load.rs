@@ -8,7 +8,7 @@ use super::problem::{Path, Problem};
 use super::reader::Reader;
 use super::revision;
 use super::rules::FirstUse;
-use super::yaml::{self, Node};
+use super::yaml::{self, Node, Value};
 use crate::domain::limits;
 use crate::domain::requirement::Groups;
 use crate::domain::text::Identifier;
@@ -57,7 +57,8 @@ impl Policy {
         let sections: Vec<Sections<'_>> = files.iter().filter_map(|file| loader.open(file)).collect();
         let sections: Vec<ReadSections<'_>> = sections.iter().map(|sections| loader.read_shared(sections)).collect();
         loader.check_members();
-        let groups = Groups::new(std::mem::take(&mut loader.groups));
+        let external = std::mem::take(&mut loader.external);
+        let groups = Groups::new(std::mem::take(&mut loader.groups)).external(external);
         for sections in &sections {
             loader.read_connectors(sections, &groups, read_catalog);
         }
@@ -72,6 +73,7 @@ struct Loader {
     defaults: Defaults,
     defaults_at: Option<FirstUse>,
     groups: BTreeMap<Identifier, BTreeSet<Identifier>>,
+    external: BTreeSet<Identifier>,
     groups_at: BTreeMap<Identifier, FirstUse>,
     connectors: BTreeMap<String, Connector>,
     connectors_at: BTreeMap<String, FirstUse>,
@@ -151,17 +153,17 @@ impl Loader {
         for member in reader.map(node, path).unwrap_or_default() {
             let path = path.key(&member.key);
             let name = reader.literal(&member.key, member.at, &path);
-            let people = reader.set(&member.node, &path, |reader, node, path| {
-                let text = reader.text(node, path)?;
-                reader.literal(text, node.at, path)
-            });
+            let (people, external) = read_group(reader, &member.node, &path);
             let Some(name) = name else { continue };
             if let Some(first) = self.groups_at.get(&name) {
                 reader.problem(member.at, &path, defined_twice("this group", first));
                 continue;
             }
             self.groups_at.insert(name.clone(), FirstUse { file: file.to_owned(), line: member.at.line });
-            self.groups.insert(name, people.unwrap_or_default().into_iter().collect());
+            if external {
+                self.external.insert(name.clone());
+            }
+            self.groups.insert(name, people.into_iter().collect());
         }
     }
 
@@ -258,4 +260,24 @@ impl TimeNodes<'_> {
             report_within: read(self.report_within, "report_within", outer.report_within),
         }
     }
+}
+
+/// The members of a group, and whether it has others beside: a list, or `members` with `external`.
+fn read_group(reader: &mut Reader, node: &Node, path: &Path<'_>) -> (Vec<Identifier>, bool) {
+    let members = |reader: &mut Reader, node: &Node, path: &Path<'_>| {
+        let people = reader.set(node, path, |reader, node, path| {
+            let text = reader.text(node, path)?;
+            reader.literal(text, node.at, path)
+        });
+        people.unwrap_or_default()
+    };
+    if !matches!(node.value, Value::Map(_)) {
+        return (members(reader, node, path), false);
+    }
+    let Some([listed, external]) = reader.fields(node, path, ["members", "external"]) else {
+        return (Vec::new(), false);
+    };
+    let people = listed.map(|node| members(reader, node, &path.key("members"))).unwrap_or_default();
+    let external = external.and_then(|node| reader.flag(node, &path.key("external"))).unwrap_or(false);
+    (people, external)
 }

@@ -16,8 +16,9 @@ pub(super) fn of(defaults: &Defaults, groups: &Groups, connectors: &BTreeMap<Str
     encoder.text(defaults.ceiling.as_str());
     encoder.text(defaults.confirm.as_str());
     encoder.times(defaults.times);
-    let groups: Vec<_> = groups.iter().collect();
-    encoder.list(&groups, |encoder, (name, members)| {
+    let (all, external): (Vec<_>, Vec<_>) =
+        (groups.iter().collect(), groups.iter().filter(|(name, _)| groups.is_external(name)).collect());
+    encoder.list(&all, |encoder, (name, members)| {
         encoder.text(name.as_str());
         let members: Vec<_> = members.iter().collect();
         encoder.list(&members, |encoder, member| encoder.text(member.as_str()));
@@ -27,6 +28,10 @@ pub(super) fn of(defaults: &Defaults, groups: &Groups, connectors: &BTreeMap<Str
         encoder.text(name);
         encoder.connector(connector);
     });
+    // Last, and only where there are some: a policy without them has the revision that it always had.
+    if !external.is_empty() {
+        encoder.list(&external, |encoder, (name, _)| encoder.text(name.as_str()));
+    }
     hex(&encoder.0.finalize())
 }
 

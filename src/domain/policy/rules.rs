@@ -256,7 +256,7 @@ fn check_reachable(
     for (index, (clause, named)) in clauses.iter().zip(&named).enumerate() {
         let owner = clause.any_of().contains(&Approver::Owner);
         let people = named + usize::from(owner && !exclude_requester);
-        if people >= clause.quorum() as usize {
+        if people >= clause.quorum() as usize || groups.is_open(clause) {
             continue;
         }
         alone = false;

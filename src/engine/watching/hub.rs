@@ -371,7 +371,7 @@ impl List {
         let (revision, person) = &mut *known;
         let policy = engine.policy();
         if policy.revision() != revision {
-            *person = engine.person(person.id.clone(), person.caller.clone());
+            *person = engine.person(person.id.clone(), person.caller.clone(), &person.vouched);
             *revision = policy.revision().to_owned();
         }
         approval.is_visible_to(person)

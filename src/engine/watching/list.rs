@@ -148,7 +148,7 @@ impl ApprovalsWatch {
 
     /// The person, with the groups of this moment: what waits to be told may have been read under another policy.
     fn person_now(&self) -> Person {
-        self.engine.person(self.person.id.clone(), self.person.caller.clone())
+        self.engine.person(self.person.id.clone(), self.person.caller.clone(), &self.person.vouched)
     }
 
     async fn read(&self, snapshot: &mut Snapshot) -> Result<(), EngineError> {

@@ -9,7 +9,12 @@ fn sealed_under(key_id: &str, bytes: Vec<u8>) -> SealedArguments {
     SealedArguments { key_id: key_id.to_owned(), bytes }
 }
 
-async fn request(fixture: &Fixture, question: Question, arguments: SealedArguments, limits: OpenLimits) -> Requested {
+async fn request(
+    fixture: &Fixture,
+    question: Question,
+    arguments: SealedArguments,
+    limits: QuestionLimits,
+) -> Requested {
     let new = NewApproval { id: approval_id(), question, request: None, arguments, limits };
     fixture.store.request(new).await.unwrap().row
 }
@@ -38,7 +43,7 @@ pub(in super::super) async fn sealed_arguments_are_kept_whole_and_only_with_what
     let before = fixture.dump().await;
     let again = request(&fixture, question(), sealed_under("00bb", b"second".to_vec()), NO_LIMITS).await;
     assert_eq!(again, Requested::Existing(approval.clone()));
-    let limits = OpenLimits { per_principal: 1, per_agent: 1 };
+    let limits = QuestionLimits { per_principal: 1, per_agent: 1, ..NO_LIMITS };
     let refused = request(&fixture, question_about("more"), sealed_under("00bb", b"more".to_vec()), limits).await;
     assert_eq!(refused, Requested::LimitReached(OpenLimit::PerPrincipal));
     assert_eq!(fixture.dump().await, before, "nothing is kept of what was not created");

@@ -28,7 +28,7 @@ pub(in super::super) async fn every_change_has_its_records_and_what_failed_has_n
     assert_eq!(fixture.store.save_approval(*stale, 1).await.unwrap(), Saved::Conflict);
     let wrong = Start { subject: question_about("other").subject, ..start_of(&approved) };
     assert!(fixture.consume(wrong).await.is_none());
-    let full = OpenLimits { per_principal: 0, per_agent: 0 };
+    let full = QuestionLimits { per_principal: 0, per_agent: 0, ..NO_LIMITS };
     fixture.request(question_about("more"), None, full).await;
     assert_eq!(newest(&fixture, seen).await, []);
     let execution = fixture.consume(start_of(&approved)).await.unwrap();

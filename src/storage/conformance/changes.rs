@@ -62,7 +62,7 @@ pub(in super::super) async fn what_changes_no_approval_is_not_told(fixture: Fixt
         panic!("nothing changed")
     };
     assert_eq!(fixture.store.save_approval(*cancel, 7).await.unwrap(), Saved::Conflict);
-    let full = OpenLimits { per_principal: 1, per_agent: 1 };
+    let full = QuestionLimits { per_principal: 1, per_agent: 1, ..NO_LIMITS };
     assert!(matches!(fixture.request(question_about("other"), None, full).await, Requested::LimitReached(_)));
     let execution = fixture.store.start(start(subject())).await.unwrap().unwrap();
     fixture.report(&execution, Outcome::Unknown).await;

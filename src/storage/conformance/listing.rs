@@ -45,6 +45,7 @@ pub(in super::super) async fn a_person_sees_what_the_domain_says(fixture: Fixtur
         let seer = crate::domain::approval::Person {
             id: query.person.clone(),
             groups: query.groups.clone(),
+            vouched: [].into(),
             caller: id("console"),
         };
         let want: Vec<&Approval> = all

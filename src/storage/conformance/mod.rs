@@ -13,6 +13,7 @@ pub(super) mod consuming;
 mod contradictions;
 pub(super) mod durability;
 pub(super) mod executions;
+pub(super) mod fatigue;
 pub(super) mod listing;
 mod random;
 pub(super) mod requests;
@@ -21,7 +22,7 @@ pub(super) mod shared;
 pub(super) mod sweeping;
 pub(super) mod waits;
 
-use super::{Accepting, NewApproval, OpenLimits, RequestKey, Requested, Saved, Store};
+use super::{Accepting, NewApproval, QuestionLimits, RequestKey, Requested, Saved, Store};
 use crate::clock::ManualClock;
 use crate::domain::approval::{Answer, Approval, ApprovalState, Commanded, Question, Verdict};
 use crate::domain::change::Change;
@@ -90,6 +91,15 @@ macro_rules! promises {
             listing::pages_are_whole_in_order_and_unmoved_by_new_approvals,
             listing::who_decided_through_a_group_sees_it_after_leaving,
             listing::a_name_is_compared_by_its_bytes,
+            fatigue::open_approvals_of_an_action_are_limited,
+            fatigue::questions_are_counted_over_all_callers_until_they_are_old_enough,
+            fatigue::simultaneous_questions_of_many_callers_never_exceed_the_rate,
+            fatigue::what_was_denied_is_not_asked_again_however_it_is_put,
+            fatigue::an_absent_conversation_cools_off_as_one_of_its_own,
+            fatigue::only_a_person_s_no_cools_off_and_the_newest_counts,
+            fatigue::a_question_that_is_still_open_is_answered_though_its_like_was_denied,
+            fatigue::a_denial_and_the_same_question_at_once_leave_one_question,
+            fatigue::somebody_who_looks_is_remembered_and_time_does_not_go_back,
             backlog::the_backlog_is_what_waits_for_people_and_nothing_else,
             backlog::an_overdue_question_waits_for_nobody,
             consuming::of_a_hundred_attempts_one_consumes,
@@ -208,7 +218,7 @@ impl Fixture {
         &self,
         question: Question,
         request: Option<RequestKey>,
-        limits: OpenLimits,
+        limits: QuestionLimits,
     ) -> Requested {
         let new = NewApproval { id: approval_id(), question, request, arguments: sealed_arguments(), limits };
         self.store.request(new).await.unwrap().row

@@ -218,7 +218,7 @@ pub(in super::super) async fn a_new_request_id_stands_for_the_question_that_is_o
 }
 
 pub(in super::super) async fn open_approvals_of_a_principal_are_limited(fixture: Fixture) {
-    let limits = OpenLimits { per_principal: 3, per_agent: 100 };
+    let limits = QuestionLimits { per_principal: 3, per_agent: 100, ..NO_LIMITS };
     for call in 0..3 {
         // Another agent each time: what counts is the principal.
         let mut question = question_about(&call.to_string());
@@ -236,14 +236,14 @@ pub(in super::super) async fn open_approvals_of_a_principal_are_limited(fixture:
     for other in [caller, principal] {
         assert!(matches!(fixture.request(other, None, limits).await, Requested::Created(_)));
     }
-    let none = OpenLimits { per_principal: 0, per_agent: 100 };
+    let none = QuestionLimits { per_principal: 0, per_agent: 100, ..NO_LIMITS };
     let mut fresh = question();
     fresh.subject.principal = id("nobody yet");
     assert_eq!(fixture.request(fresh, None, none).await, Requested::LimitReached(OpenLimit::PerPrincipal));
 }
 
 pub(in super::super) async fn open_approvals_of_an_agent_are_limited(fixture: Fixture) {
-    let limits = OpenLimits { per_principal: 2, per_agent: 4 };
+    let limits = QuestionLimits { per_principal: 2, per_agent: 4, ..NO_LIMITS };
     for call in 0..4 {
         let mut question = question_about(&call.to_string());
         question.subject.principal = id(&format!("principal-{call}"));
@@ -262,7 +262,7 @@ pub(in super::super) async fn open_approvals_of_an_agent_are_limited(fixture: Fi
 }
 
 pub(in super::super) async fn what_is_overdue_or_final_counts_against_no_limit(fixture: Fixture) {
-    let limits = OpenLimits { per_principal: 2, per_agent: 2 };
+    let limits = QuestionLimits { per_principal: 2, per_agent: 2, ..NO_LIMITS };
     fixture.ask(question_about("0")).await;
     let approved = fixture.approved(question_about("1")).await;
     fixture.advance_to(START.plus(USE_WITHIN).minus(TICK));
@@ -283,7 +283,7 @@ pub(in super::super) async fn what_is_overdue_or_final_counts_against_no_limit(f
 }
 
 pub(in super::super) async fn the_same_question_is_answered_however_full_it_is(fixture: Fixture) {
-    let limits = OpenLimits { per_principal: 1, per_agent: 1 };
+    let limits = QuestionLimits { per_principal: 1, per_agent: 1, ..NO_LIMITS };
     let key = Some(request_key("request-1", "d"));
     let Requested::Created(asked) = fixture.request(question(), key.clone(), limits).await else { panic!() };
     assert_eq!(fixture.request(question(), None, limits).await, Requested::Existing(asked.clone()));
@@ -291,7 +291,7 @@ pub(in super::super) async fn the_same_question_is_answered_however_full_it_is(f
 }
 
 pub(in super::super) async fn simultaneous_questions_never_exceed_a_limit(fixture: Fixture) {
-    let limits = OpenLimits { per_principal: 7, per_agent: 100 };
+    let limits = QuestionLimits { per_principal: 7, per_agent: 100, ..NO_LIMITS };
     let tasks: Vec<_> = (0..60)
         .map(|call| {
             let store = Arc::clone(&fixture.store);

@@ -11,7 +11,7 @@ use crate::domain::requirement::{Approver, Clause, Requirement};
 use crate::domain::scope::Scope;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
-use crate::storage::{AttemptKey, OpenLimits, RequestKey, SealedArguments};
+use crate::storage::{AttemptKey, QuestionLimits, RequestKey, SealedArguments};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,13 @@ pub(in super::super) const START: Timestamp = Timestamp::from_micros(1_800_000_0
 pub(in super::super) const DECIDE_WITHIN: Duration = Duration::from_secs(600);
 pub(in super::super) const USE_WITHIN: Duration = Duration::from_secs(300);
 pub(in super::super) const REPORT_WITHIN: Duration = Duration::from_secs(60);
-pub(in super::super) const NO_LIMITS: OpenLimits = OpenLimits { per_principal: u32::MAX, per_agent: u32::MAX };
+pub(in super::super) const NO_LIMITS: QuestionLimits = QuestionLimits {
+    per_principal: u32::MAX,
+    per_agent: u32::MAX,
+    per_action: u32::MAX,
+    asked: None,
+    cool_off: Duration::ZERO,
+};
 
 pub(in super::super) fn id(text: &str) -> Identifier {
     Identifier::parse(text).unwrap_or_else(|_| panic!("{text:?} is no identifier"))
@@ -146,7 +152,7 @@ pub(in super::super) fn retrying(execution: &Execution, now: Timestamp, question
 pub(in super::super) fn person(text: &str) -> Person {
     let (name, groups) = text.split_once(':').unwrap_or((text, ""));
     let groups = groups.split(',').filter(|group| !group.is_empty()).map(id).collect();
-    Person { id: id(name), groups, caller: id("console") }
+    Person { id: id(name), groups, vouched: [].into(), caller: id("console") }
 }
 
 pub(in super::super) fn request_key(name: &str, digest: &str) -> RequestKey {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::storage::changes::{Changes, Told};
-use crate::storage::{OpenLimit, Sweep};
+use crate::storage::{AskedLimit, OpenLimit, Sweep};
 use std::collections::BTreeSet;
 
 /// No store is slower than this to hear of what another committed, on a machine that is not stuck.
@@ -24,7 +24,7 @@ async fn through_both<T: Send + 'static, F: Future<Output = T> + Send + 'static>
     answers
 }
 
-fn asked(question: Question, limits: OpenLimits) -> NewApproval {
+fn asked(question: Question, limits: QuestionLimits) -> NewApproval {
     NewApproval { id: approval_id(), question, request: None, arguments: sealed_arguments(), limits }
 }
 
@@ -103,14 +103,17 @@ pub(in super::super) async fn the_same_question_through_two_stores_is_one_approv
 pub(in super::super) async fn limits_hold_over_two_stores(fixture: Fixture) {
     let other = fixture.beside().await;
     let limits = [
-        (OpenLimits { per_principal: 7, per_agent: 1_000 }, OpenLimit::PerPrincipal),
-        (OpenLimits { per_principal: 1_000, per_agent: 7 }, OpenLimit::PerAgent),
+        (QuestionLimits { per_action: 7, ..NO_LIMITS }, OpenLimit::PerAction),
+        (QuestionLimits { per_principal: 7, per_agent: 1_000, ..NO_LIMITS }, OpenLimit::PerPrincipal),
+        (QuestionLimits { per_principal: 1_000, per_agent: 7, ..NO_LIMITS }, OpenLimit::PerAgent),
     ];
     for (round, (limits, reached)) in limits.into_iter().enumerate() {
         let answers = through_both(&fixture, &other, 60, |store, number| {
             let mut question = question_about(&number.to_string());
             (question.subject.principal, question.subject.agent) = match reached {
-                OpenLimit::PerPrincipal => (id(&format!("one-{round}")), id(&format!("agent-{round}-{number}"))),
+                OpenLimit::PerPrincipal | OpenLimit::PerAction => {
+                    (id(&format!("one-{round}")), id(&format!("agent-{round}-{number}")))
+                }
                 OpenLimit::PerAgent => (id(&format!("principal-{round}-{number}")), id(&format!("one-{round}"))),
             };
             let new = asked(question, limits);
@@ -126,6 +129,53 @@ pub(in super::super) async fn limits_hold_over_two_stores(fixture: Fixture) {
         }
         assert_eq!(created, 7);
     }
+}
+
+pub(in super::super) async fn questions_of_two_stores_and_many_callers_never_exceed_the_rate(fixture: Fixture) {
+    let other = fixture.beside().await;
+    let within = Duration::from_secs(60);
+    let limits = QuestionLimits { asked: Some(AskedLimit { most: 7, within }), ..NO_LIMITS };
+    let answers = through_both(&fixture, &other, 60, |store, number| {
+        let mut question = question_about(&number.to_string());
+        question.requested_by = id(&format!("runner-{number}"));
+        question.subject.agent = id(&format!("agent-{number}"));
+        let new = asked(question, limits);
+        async move { store.request(new).await.unwrap().row }
+    });
+    let mut created = 0;
+    for answer in answers.await {
+        match answer {
+            Requested::Created(_) => created += 1,
+            Requested::AskedTooOften { again_at } => assert_eq!(again_at, START.plus(within)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(created, 7);
+}
+
+pub(in super::super) async fn a_denial_through_one_store_cools_off_at_the_other(fixture: Fixture) {
+    let other = fixture.beside().await;
+    fatigue::denied_and_asked_at_once(&fixture, &other).await;
+}
+
+pub(in super::super) async fn who_looks_through_one_store_is_seen_by_the_other(fixture: Fixture) {
+    let other = fixture.beside().await;
+    let after = Duration::from_secs(120);
+    let unwatched = async |fixture: &Fixture| {
+        let loaded = fixture.store.backlog().await.unwrap();
+        loaded.row.is_unwatched(loaded.now, after)
+    };
+    let asked = fixture.ask(question()).await;
+    fixture.advance_to(asked.create_time.plus(after).minus(TICK));
+    assert!(!unwatched(&fixture).await && !unwatched(&other).await, "nobody had the time to look");
+    fixture.clock.advance(TICK);
+    assert!(unwatched(&fixture).await && unwatched(&other).await);
+    other.store.note_approver().await.unwrap();
+    assert!(!unwatched(&fixture).await && !unwatched(&other).await);
+    fixture.clock.advance(after.saturating_sub(TICK));
+    assert!(!unwatched(&fixture).await && !unwatched(&other).await);
+    fixture.clock.advance(TICK);
+    assert!(unwatched(&fixture).await && unwatched(&other).await);
 }
 
 pub(in super::super) async fn a_question_and_the_end_of_its_wait_do_not_miss_each_other_over_two_stores(

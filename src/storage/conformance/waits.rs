@@ -54,7 +54,7 @@ impl Fixture {
     }
 
     /// Opens a wait, which is new.
-    async fn waiting(&self, opening: Opening) -> Wait {
+    pub(super) async fn waiting(&self, opening: Opening) -> Wait {
         let opened = self.open(opening).await.unwrap();
         assert!(!opened.existing);
         opened.record.wait

@@ -151,7 +151,7 @@ const AUDIT_OF_PRINCIPAL: &str =
 
 /// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
 const BACKLOG: &str = concat!(
-    "SELECT store_now, number, oldest FROM ",
+    "SELECT store_now, number, oldest, (SELECT seen_time FROM approver_presence WHERE id = 1) AS approver_seen FROM ",
     clock!(),
     " CROSS JOIN LATERAL (SELECT count(*) AS number, min(create_time) AS oldest FROM \
      (SELECT create_time, open_until FROM approvals WHERE state = 'pending' ORDER BY create_time LIMIT $2) asked \
@@ -356,6 +356,7 @@ impl Operation for CountBacklog {
         let now = store_now(&found, time)?;
         let column = |name| found.first().and_then(|row| row.integer(name)).flatten();
         let pending = column("number").and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
-        Ok(Loaded { row: Backlog { pending, oldest: column("oldest").map(Timestamp::from_micros) }, now })
+        let time = |name| column(name).map(Timestamp::from_micros);
+        Ok(Loaded { row: Backlog { pending, oldest: time("oldest"), approver_seen: time("approver_seen") }, now })
     }
 }

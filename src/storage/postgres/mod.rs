@@ -272,6 +272,10 @@ impl Store for PostgresStore {
         self.table.read(listing::CountBacklog).await
     }
 
+    async fn note_approver(&self) -> Result<(), StoreError> {
+        self.table.run(writes::NoteApprover).await
+    }
+
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         self.table.read(reads::ListKeys).await
     }

@@ -17,20 +17,23 @@ use std::sync::{Arc, LazyLock};
 /// Values of a question, as `rows::bind_question` binds them.
 const QUESTION_VALUES: usize = 32;
 static REQUEST: LazyLock<Arc<str>> =
-    LazyLock::new(|| call("request_approval", 7 + QUESTION_VALUES + 8 + RECORD_KINDS.len(), "store_now, ends_by"));
+    LazyLock::new(|| call("record_question", 6 + QUESTION_VALUES + 12 + RECORD_KINDS.len(), "store_now, ends_by"));
 
 /// See `Store::request`.
 pub(super) struct Request(pub(super) NewApproval);
 
-/// The keys of the locks under which questions of one caller for one principal, and for one agent, are recorded one after
-/// the other, in the order in which they are taken.
-pub(super) fn locks(new: &NewApproval) -> [i64; 2] {
+/// The keys of the locks under which questions for one principal are recorded one after the other, and those of one caller for
+/// one agent, in the order in which they are taken. An older version knows one of them less, in the same order.
+pub(super) fn locks(new: &NewApproval) -> Vec<i64> {
     let question = &new.question;
     let (caller, subject) = (question.requested_by.as_str(), &question.subject);
-    let mut keys = [
+    let mut keys = vec![
         script::lock_key(&["open-principal", caller, subject.principal.as_str()]),
         script::lock_key(&["open-agent", caller, subject.agent.as_str()]),
     ];
+    if new.limits.asked.is_some() {
+        keys.push(script::lock_key(&["asked-principal", subject.principal.as_str()]));
+    }
     keys.sort_unstable();
     keys
 }
@@ -48,10 +51,8 @@ impl Operation for Request {
         let NewApproval { id, question, request, arguments, limits } = &self.0;
         // The times of it are relative to the store's, which is known once it is recorded.
         let relative = Approval::ask(*id, question.clone(), None, Timestamp::from_micros(0));
-        let [first, second] = locks(&self.0);
         let statement = calling(&REQUEST, time)
-            .bind(first)
-            .bind(second)
+            .bind(locks(&self.0))
             .bind(id.to_string())
             .bind(rows::integer(relative.next.version))
             .bind(relative.next.create_time.micros())
@@ -67,7 +68,11 @@ impl Operation for Request {
             .bind(request.as_ref().map(|key| rows::text(&key.id)))
             .bind(request.as_ref().map(|key| key.digest.clone()))
             .bind(i64::from(limits.per_principal))
-            .bind(i64::from(limits.per_agent));
+            .bind(i64::from(limits.per_agent))
+            .bind(i64::from(limits.per_action))
+            .bind(limits.asked.map(|asked| i64::from(asked.most)))
+            .bind(limits.asked.map(|asked| rows::micros(asked.within)))
+            .bind(rows::micros(limits.cool_off));
         for event in &relative.events {
             statement = rows::bind_event(statement, event).bind(rows::record_id(time.estimated()).to_string());
         }

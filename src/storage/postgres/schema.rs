@@ -51,6 +51,7 @@ const TABLES: &[&str] = &[
     "approval_audience",
     "approval_decisions",
     "approvals",
+    "approver_presence",
     "audit_records",
     "blocks",
     "executions",

@@ -54,6 +54,8 @@ const TOUCH: &str = "SELECT store_now($1) AS store_now,
             ('request_ids', 'INSERT'), ('executions', 'INSERT'), ('executions', 'UPDATE'), ('waits', 'INSERT'),
             ('waits', 'UPDATE'), ('audit_records', 'INSERT')
         ) AS needed (name, privilege) WHERE NOT has_table_privilege(needed.name, needed.privilege)) AS missing";
+const NOTE_APPROVER: &str = "INSERT INTO approver_presence (id, seen_time) VALUES (1, store_now($1))
+    ON CONFLICT (id) DO UPDATE SET seen_time = greatest(approver_presence.seen_time, excluded.seen_time)";
 const ADD_KEY: &str = "INSERT INTO keys (id, check_value, create_time) VALUES ($2, $3, store_now($1))
     ON CONFLICT (id) DO NOTHING";
 
@@ -237,6 +239,19 @@ impl Operation for Record {
     ) -> Result<Self::Answer, Fault> {
         time_of(bind_records(query(RECORD).bind(time.given()), &self.0, time), connection, time).await?;
         self.0.iter().for_each(|event| touched.recorded(event.kind, 1));
+        Ok(())
+    }
+}
+
+/// See `Store::note_approver`.
+pub(super) struct NoteApprover;
+
+#[async_trait]
+impl Operation for NoteApprover {
+    type Answer = ();
+
+    async fn run(&self, connection: &mut PgConnection, time: &TableTime, _: &mut Touched) -> Result<(), Fault> {
+        query(NOTE_APPROVER).bind(time.given()).execute(connection).await?;
         Ok(())
     }
 }

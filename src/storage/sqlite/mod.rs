@@ -16,6 +16,7 @@
 
 mod checkpoints;
 mod consuming;
+mod fatigue;
 mod listing;
 mod open;
 mod presence;
@@ -458,13 +459,12 @@ impl Store for SqliteStore {
 
     async fn backlog(&self) -> Result<Loaded<Backlog>, StoreError> {
         let mut reader = self.reader().await?;
-        let outcome = self
-            .within(async {
-                let mut transaction = reader.begin().await?;
-                reads::backlog(&mut transaction, &self.time).await
-            })
-            .await;
+        let outcome = self.within(reads::backlog(&mut reader, &self.time)).await;
         finish(reader, outcome)
+    }
+
+    async fn note_approver(&self) -> Result<(), StoreError> {
+        self.write(fatigue::NoteApprover).await
     }
 
     async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {

@@ -13,7 +13,7 @@ use crate::storage::time::StoreTime;
 use crate::storage::{
     ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, Loaded, StoreError, StoredKey, Viewer,
 };
-use sqlx::{Row as _, SqliteConnection, query};
+use sqlx::{Connection as _, Row as _, SqliteConnection, query};
 use std::collections::BTreeSet;
 
 /// The columns of an approval with its decisions, gathered in the same statement and so of the same instant.
@@ -120,7 +120,8 @@ const AUDIT_OF_PRINCIPAL: &str = select_audit!(
      AND principal = $4"
 );
 /// The oldest of what stands in the table as pending; overdue ones are left out after they are counted off.
-const BACKLOG: &str = "SELECT count(*) AS pending, min(create_time) AS oldest FROM
+const BACKLOG: &str = "SELECT count(*) AS pending, min(create_time) AS oldest,
+    (SELECT seen_time FROM approver_presence WHERE id = 1) AS approver_seen FROM
     (SELECT create_time, open_until FROM approvals INDEXED BY approvals_pending
     WHERE state = 'pending' ORDER BY create_time LIMIT $2) WHERE open_until > $1";
 const KEYS: &str = "SELECT id, check_value FROM keys ORDER BY create_time, id";
@@ -363,14 +364,19 @@ pub(super) async fn backlog(
     connection: &mut SqliteConnection,
     time: &StoreTime,
 ) -> Result<Loaded<Backlog>, StoreError> {
+    let mut transaction = connection.begin().await?;
     // The time is read after what is seen is fixed, so that no row in it is of later.
-    touch(connection).await?;
+    touch(&mut transaction).await?;
     let now = time.now();
     let most = i64::try_from(Backlog::MOST).unwrap_or(i64::MAX);
-    let row = query(BACKLOG).bind(now.micros()).bind(most).fetch_one(connection).await?;
-    let pending: i64 = row.try_get("pending")?;
-    let oldest: Option<i64> = row.try_get("oldest")?;
-    let row = Backlog { pending: u64::try_from(pending).unwrap_or(0), oldest: oldest.map(Timestamp::from_micros) };
+    let row = query(BACKLOG).bind(now.micros()).bind(most).fetch_one(&mut *transaction).await?;
+    let (pending, oldest): (i64, Option<i64>) = (row.try_get("pending")?, row.try_get("oldest")?);
+    let approver_seen: Option<i64> = row.try_get("approver_seen")?;
+    let row = Backlog {
+        pending: u64::try_from(pending).unwrap_or(0),
+        oldest: oldest.map(Timestamp::from_micros),
+        approver_seen: approver_seen.map(Timestamp::from_micros),
+    };
     Ok(Loaded { row, now })
 }
 

@@ -1,12 +1,13 @@
 //! The rows as the operations of several steps need them, within what the writer has begun. The one writer keeps whatever
 //! is read in it as it is.
 
-use super::{reads, sealed, waits, writes};
+use super::{fatigue, reads, sealed, waits, writes};
 use crate::domain::approval::{Approval, Question};
 use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
 use crate::domain::execution::Execution;
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::invocation::Subject;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
@@ -100,6 +101,23 @@ impl Rows for TransactionRows<'_> {
 
     async fn open_of_agent(&mut self, caller: &Identifier, agent: &Identifier, most: u32) -> Result<u32, StoreError> {
         writes::count_open(self.connection, writes::OPEN_OF_AGENT, (caller, agent), most, self.now).await
+    }
+
+    async fn open_of_action(&mut self, caller: &Identifier, subject: &Subject, most: u32) -> Result<u32, StoreError> {
+        fatigue::open_of_action(self.connection, caller, subject, most, self.now).await
+    }
+
+    async fn asked_since(
+        &mut self,
+        principal: &Identifier,
+        since: Timestamp,
+        most: u32,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        fatigue::asked_since(self.connection, principal, since, most).await
+    }
+
+    async fn denied_since(&mut self, subject: &Subject, since: Timestamp) -> Result<Option<Approval>, StoreError> {
+        fatigue::denied_since(self.connection, subject, since).await
     }
 
     async fn insert_approval(&mut self, approval: &Approval, arguments: &SealedArguments) -> Result<(), StoreError> {

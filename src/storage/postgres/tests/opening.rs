@@ -131,14 +131,14 @@ async fn five_that_open_an_empty_database_at_once_all_serve() {
         for opening in opening {
             let store = opening.await.unwrap();
             store.time().await.unwrap();
-            assert_eq!(store.schema().after, 4);
+            assert_eq!(store.schema().after, schema::known());
             made += usize::from(store.schema().before == 0);
         }
         assert!(made >= 1);
         let mut connection = database.connect().await;
         let rows = query("SELECT version FROM schema_migrations ORDER BY version").fetch_all(&mut connection).await;
         let versions: Vec<i64> = rows.unwrap().iter().map(|row| row.get(0)).collect();
-        assert_eq!(versions, [1, 2, 3, 4]);
+        assert_eq!(versions, (1..=schema::known()).collect::<Vec<_>>());
     }
 }
 
@@ -164,10 +164,10 @@ async fn a_schema_that_is_behind_is_migrated_by_whoever_may_and_was_asked_to() {
     let (role, mut connection) = (role(&database).await, database.connect().await);
     run(&mut connection, "REVOKE CREATE ON SCHEMA public FROM PUBLIC").await;
     let error = refusal(as_role(&database, &role)).await;
-    assert!(matches!(error, OpenError::SchemaBehind { found: 0, known: 4, cause: Some(_) }), "{error}");
+    assert!(matches!(error, OpenError::SchemaBehind { found: 0, known: 6, cause: Some(_) }), "{error}");
     assert!(error.to_string().contains("countersign migrate"), "{error}");
     let error = refusal(PostgresOptions { migrate: false, ..options(&database, None) }).await;
-    assert!(matches!(error, OpenError::SchemaBehind { found: 0, known: 4, cause: None }), "{error}");
+    assert!(matches!(error, OpenError::SchemaBehind { found: 0, known: 6, cause: None }), "{error}");
     let tables = query("SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace");
     assert_eq!(tables.fetch_all(&mut connection).await.unwrap().len(), 0, "nothing was left behind");
     PostgresStore::open(options(&database, None)).await.unwrap().close().await;
@@ -197,12 +197,12 @@ async fn the_tables_of_other_programs_are_left_alone() {
 async fn a_newer_schema_and_a_changed_migration_are_refused() {
     let database = fresh().await;
     let mut connection = database.connect().await;
-    run(&mut connection, "INSERT INTO schema_migrations VALUES (5, '0005_next', 'x', 2, 0)").await;
+    run(&mut connection, "INSERT INTO schema_migrations VALUES (7, '0007_next', 'x', 5, 0)").await;
     PostgresStore::open(options(&database, None)).await.unwrap();
-    run(&mut connection, "INSERT INTO schema_migrations VALUES (6, '0006_far', 'x', 6, 0)").await;
+    run(&mut connection, "INSERT INTO schema_migrations VALUES (8, '0008_far', 'x', 8, 0)").await;
     let error = refusal(options(&database, None)).await;
-    assert!(matches!(error, OpenError::SchemaNewer { found: 6, compatible_from: 6, known: 4 }), "{error}");
-    run(&mut connection, "DELETE FROM schema_migrations WHERE version > 4").await;
+    assert!(matches!(error, OpenError::SchemaNewer { found: 8, compatible_from: 8, known: 6 }), "{error}");
+    run(&mut connection, "DELETE FROM schema_migrations WHERE version > 6").await;
     run(&mut connection, "UPDATE schema_migrations SET checksum = 'x' WHERE version = 2").await;
     let error = refusal(options(&database, None)).await;
     assert!(matches!(&error, OpenError::MigrationChanged { version: 2, name } if name == "0002_waits"), "{error}");

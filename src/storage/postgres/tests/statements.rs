@@ -75,6 +75,8 @@ async fn the_hot_statements_use_their_index() {
         ("waits_by_deadline", "expire_time <= "),
         ("approvals_same_question", "(fingerprint = $11)"),
         ("approvals_open_by_agent", "(open_until > $3)"),
+        ("audit_records_asked", "(\"time\" > $2)"),
+        ("approvals_denied", "(decide_time > $3)"),
         ("approvals_open_by_wait", "(open_until > $2)"),
     ] {
         let used = plans.iter().any(|(_, plan)| {

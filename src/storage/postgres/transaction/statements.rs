@@ -10,6 +10,7 @@ use crate::domain::audit::AuditEvent;
 use crate::domain::change::Change;
 use crate::domain::execution::{Execution, Start};
 use crate::domain::ids::{ApprovalId, ExecutionId, WaitId};
+use crate::domain::invocation::Subject;
 use crate::domain::text::Identifier;
 use crate::domain::time::Timestamp;
 use crate::domain::wait::Wait;
@@ -57,6 +58,18 @@ const OPEN_OF_PRINCIPAL: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 LIMIT $4) counted";
 const OPEN_OF_AGENT: &str = "SELECT count(*) FROM (
     SELECT 1 FROM approvals WHERE requested_by = $1 AND agent = $2 AND open_until > $3 LIMIT $4) counted";
+const OPEN_OF_ACTION: &str = "SELECT count(*) FROM (
+    SELECT 1 FROM approvals WHERE requested_by = $1 AND principal = $2 AND open_until > $3 AND connector = $4
+    AND action = $5 LIMIT $6) counted";
+const ASKED_SINCE: &str = "SELECT time FROM audit_records
+    WHERE kind = 'approval.requested' AND principal = $1 AND time > $2 ORDER BY time DESC LIMIT 1 OFFSET $3";
+/// The same question by whoever asks it, denied.
+const DENIED_SINCE: &str = concat!(
+    "SELECT ",
+    approval_columns!(),
+    " FROM approvals WHERE state = 'denied' AND principal = $1 AND fingerprint = $2 AND decide_time > $3 \
+     AND agent = $4 AND conversation IS NOT DISTINCT FROM $5 ORDER BY decide_time DESC LIMIT 1"
+);
 const INSERT_APPROVAL: &str = concat!(
     "INSERT INTO approvals (id, version, create_time, decide_by, ends_by, update_time, ",
     subject_columns!(),
@@ -96,7 +109,7 @@ const INSERT_EXECUTION: &str = concat!(
 
 /// Every statement of this file that searches, for the test that looks at how each is run.
 #[cfg(test)]
-pub(in super::super) const ALL: [&str; 12] = [
+pub(in super::super) const ALL: [&str; 15] = [
     COUNT_ACTIVE,
     UPDATE_WAIT,
     OPEN_OF_WAITS,
@@ -107,6 +120,9 @@ pub(in super::super) const ALL: [&str; 12] = [
     SAME_QUESTION,
     OPEN_OF_PRINCIPAL,
     OPEN_OF_AGENT,
+    OPEN_OF_ACTION,
+    ASKED_SINCE,
+    DENIED_SINCE,
     CLOSE_AUDIENCE,
     USE_UP,
 ];
@@ -272,6 +288,44 @@ impl Rows for TransactionRows<'_> {
 
     async fn open_of_agent(&mut self, caller: &Identifier, agent: &Identifier, most: u32) -> Result<u32, Fault> {
         count(bind_limit(query(OPEN_OF_AGENT), caller, agent, most, self.now), self.connection).await
+    }
+
+    async fn open_of_action(&mut self, caller: &Identifier, subject: &Subject, most: u32) -> Result<u32, Fault> {
+        let statement = query(OPEN_OF_ACTION)
+            .bind(rows::text(caller))
+            .bind(rows::text(&subject.principal))
+            .bind(self.now.micros())
+            .bind(rows::text(&subject.connector))
+            .bind(rows::text(&subject.action))
+            .bind(i64::from(most));
+        count(statement, self.connection).await
+    }
+
+    async fn asked_since(
+        &mut self,
+        principal: &Identifier,
+        since: Timestamp,
+        most: u32,
+    ) -> Result<Option<Timestamp>, Fault> {
+        let row = query(ASKED_SINCE)
+            .bind(rows::text(principal))
+            .bind(since.micros())
+            .bind(i64::from(most).saturating_sub(1))
+            .fetch_optional(&mut *self.connection)
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.map(Timestamp::from_micros))
+    }
+
+    async fn denied_since(&mut self, subject: &Subject, since: Timestamp) -> Result<Option<Approval>, Fault> {
+        let row = query(DENIED_SINCE)
+            .bind(rows::text(&subject.principal))
+            .bind(subject.fingerprint.to_string())
+            .bind(since.micros())
+            .bind(rows::text(&subject.agent))
+            .bind(rows::maybe_text(subject.conversation.as_ref()))
+            .fetch_optional(&mut *self.connection)
+            .await?;
+        Ok(row.as_ref().map(rows::approval).transpose()?)
     }
 
     async fn insert_approval(&mut self, approval: &Approval, arguments: &SealedArguments) -> Result<(), Fault> {

@@ -13,7 +13,13 @@ async fn no_statement_reads_a_whole_table() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
-    let all = reads::ALL.into_iter().chain(writes::ALL).chain(consuming::ALL).chain(listing::ALL).chain(sealed::ALL);
+    let all = reads::ALL
+        .into_iter()
+        .chain(writes::ALL)
+        .chain(consuming::ALL)
+        .chain(listing::ALL)
+        .chain(sealed::ALL)
+        .chain(fatigue::ALL);
     for statement in all.chain(sweeps::ALL).chain(waits::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
@@ -84,6 +90,9 @@ async fn the_hot_statements_use_their_index() {
             writes::ALL.as_slice(),
             "COVERING INDEX approvals_open_by_agent (requested_by=? AND agent=? AND open_until>?)",
         ),
+        (fatigue::ALL.as_slice(), "approvals_open_by_principal (requested_by=? AND principal=? AND open_until>?)"),
+        (fatigue::ALL.as_slice(), "COVERING INDEX audit_records_asked (principal=? AND time>?)"),
+        (fatigue::ALL.as_slice(), "approvals_denied (principal=? AND fingerprint=? AND decide_time>?)"),
         (consuming::ALL.as_slice(), "executions_by_attempt"),
         (listing::ALL.as_slice(), "INDEX executions_newest ((start_time,id)>(?,?) AND (start_time,id)<(?,?))"),
         (listing::ALL.as_slice(), "audit_records_by_approval"),
