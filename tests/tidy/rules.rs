@@ -242,4 +242,11 @@ pub const UNSAID: &[(&str, &str, &str)] = &[
 ];
 
 /// Folders and files that hold other people's text, or none.
-pub const OTHERS_TEXT: &[&str] = &["target", "Cargo.lock", "tests/data", "tests/vectors"];
+pub const OTHERS_TEXT: &[&str] = &[
+    "target",
+    "Cargo.lock",
+    "tests/data",
+    "tests/vectors",
+    "clients/typescript/node_modules",
+    "clients/typescript/dist",
+];
