@@ -1,6 +1,7 @@
 //! Configuration: defaults, then a file (TOML), then the environment, then flags. Every problem is named at once; secrets
 //! come from files or the environment, and none is in any error or `Debug`.
 
+mod audit;
 mod callers;
 mod changes;
 mod hidden;
@@ -11,6 +12,7 @@ mod store;
 mod upkeep;
 mod url;
 
+pub use audit::SealingSettings;
 pub use hidden::Hidden;
 pub use postgres::PostgresSettings;
 pub use store::{SqliteSettings, StoreSettings, beside};
@@ -21,6 +23,7 @@ use crate::domain::audit::AuditedEvaluations;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{OpenLimits, Retention};
+use audit::AuditSection;
 use callers::CallerSection;
 use limits::LimitsSection;
 use serde::Deserialize;
@@ -65,12 +68,6 @@ struct File {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct AuditSection {
-    evaluations: Option<String>,
 }
 
 impl File {
@@ -172,6 +169,8 @@ pub struct Config {
     pub log_filter: String,
     /// Which evaluations the audit keeps.
     pub audited_evaluations: AuditedEvaluations,
+    /// How the audit is sealed.
+    pub sealing: SealingSettings,
     /// Who may call.
     pub callers: Callers,
 }
@@ -261,13 +260,7 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
-        let audited_evaluations = match file.audit.evaluations.as_deref() {
-            None => AuditedEvaluations::default(),
-            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
-                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
-                AuditedEvaluations::default()
-            }),
-        };
+        let audit::Resolved { audited_evaluations, sealing } = audit::resolve(file.audit, folder, &mut problems);
         let callers = callers::resolve(file.callers, folder, &mut problems);
         let config = Self {
             listen,
@@ -288,6 +281,7 @@ impl Config {
             log_format,
             log_filter,
             audited_evaluations,
+            sealing,
             callers,
         };
         (config, problems)

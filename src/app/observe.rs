@@ -1,7 +1,8 @@
 //! What is counted: the store wrapped to count, the backlog asked for now and then, and `/metrics`.
 
-use crate::metrics::{Format, Metrics, SweeperFigures, WriterFigures};
+use crate::metrics::{Format, Metrics, SealerFigures, SweeperFigures, WriterFigures};
 use crate::proto::DESCRIPTORS;
+use crate::sealer::Sealer;
 use crate::service;
 use crate::storage::Store;
 use crate::storage::metered::Metered;
@@ -85,6 +86,22 @@ pub(super) fn sweeper(metrics: &Metrics, sweeper: &Sweeper) {
             timed_out: read.timed_out,
             erased: read.erased,
             deleted: read.deleted,
+        })
+    });
+}
+
+/// Has the figures of whoever seals the audit read at each scrape.
+pub(super) fn sealer(metrics: &Metrics, sealer: &Sealer) {
+    let status = Arc::clone(sealer.status());
+    metrics.read_sealer(move || {
+        let read = status.read();
+        Some(SealerFigures {
+            failures: read.failures,
+            sealed: read.sealed,
+            checkpoints: read.checkpoints,
+            refusals: read.refusals,
+            lag: read.lag,
+            newest: read.newest,
         })
     });
 }

@@ -6,10 +6,12 @@
 
 pub mod changes;
 pub mod metered;
+pub mod kept;
 mod migrations;
 pub mod postgres;
 mod rows;
 mod script;
+mod seals;
 mod seeding;
 pub mod sqlite;
 mod sweep;
@@ -19,6 +21,9 @@ mod waits;
 #[cfg(test)]
 mod conformance;
 
+pub use seals::{
+    AuditEntry, CheckpointQuery, LogStanding, SealPass, SealStore, Sealed, SealedSlice,
+};
 #[doc(hidden)]
 pub use seeding::ApprovalCopy;
 pub use sweep::{Retention, Sweep, Swept};
@@ -340,7 +345,7 @@ pub struct StoredKey {
 
 /// The approval table. Every operation is whole or not at all; an acknowledged write survives the process and the power.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: SealStore + 'static {
     /// The store's time. Answers only if the store does: this is what readiness asks.
     async fn time(&self) -> Result<Timestamp, StoreError>;
 

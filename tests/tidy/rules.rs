@@ -15,6 +15,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("storage::metered", &["metrics"]),
     ("secrets", &["secrets", "domain", "auth::token", "storage::StoredKey", "storage::SealedArguments"]),
     ("sweeper", &["storage"]),
+    ("sealer", &["sealer", "storage", "domain", "secrets"]),
     (
         "engine",
         &[
@@ -52,6 +53,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "metrics",
             "policy_files",
+            "sealer",
             "secrets",
             "service",
             "storage",
@@ -102,19 +104,19 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("futures_util", &["storage", "service"]),
     // What is swapped whole under running calls: the policy and the callers.
     ("arc_swap", &["engine", "auth"]),
-    ("tokio", &["storage", "sweeper", "auth", "engine", "service", "app", "client", "cli"]),
+    ("tokio", &["storage", "sweeper", "sealer", "auth", "engine", "service", "app", "client", "cli"]),
     ("tokio_stream", &["app"]),
     ("async_trait", &["storage"]),
     ("prometheus_client", &["metrics"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
     ("serde_ignored", &["config"]),
-    ("tracing", &["storage", "sweeper", "engine", "service", "app", "cli", "secrets"]),
+    ("tracing", &["storage", "sweeper", "sealer", "engine", "service", "app", "cli", "secrets"]),
     ("tracing_subscriber", &["telemetry", "config"]),
     ("serde", &["domain", "storage", "config", "cli", "policy_files"]),
     ("serde_json", &["domain", "storage", "cli"]),
     ("zeroize", &["auth", "storage", "secrets", "config", "engine", "service", "client", "cli"]),
-    ("uuid", &["domain", "storage", "engine", "service", "cli"]),
+    ("uuid", &["domain", "storage", "sealer", "engine", "service", "cli"]),
     ("subtle", &["auth", "secrets"]),
     // TLS ends at the listeners, and what a certificate says is told as plain values.
     ("rustls", &["app", "client", "main", "cli"]),
@@ -153,11 +155,11 @@ pub const WORLD: &[(&str, &[&str])] = &[
     ("std::time::Instant", &["clock", "storage", "sweeper", "engine", "service", "app", "client", "cli"]),
     ("std::env", &["main", "cli", "config"]),
     // `metrics`: what the system knows of this process.
-    ("std::fs", &["metrics", "policy_files", "policy_test", "secrets", "storage", "config", "cli", "app::socket"]),
+    ("std::fs", &["metrics", "policy_files", "policy_test", "sealer", "secrets", "storage", "config", "cli", "app::socket"]),
     ("std::net", &["address", "auth", "config", "app", "cli", "client"]),
     ("std::process", &["main", "storage", "cli"]),
-    ("std::os", &["policy_files", "secrets", "storage", "cli", "app::socket"]),
-    ("std::io", &["policy_files", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
+    ("std::os", &["policy_files", "sealer", "secrets", "storage", "cli", "app::socket"]),
+    ("std::io", &["policy_files", "sealer", "secrets", "storage", "config", "telemetry", "app", "cli", "main"]),
     // An expression is parsed on a stack of its own, when a policy is loaded and never for a request.
     ("std::thread", &["domain::policy::expression", "storage", "app", "cli"]),
     ("std", &["*"]),

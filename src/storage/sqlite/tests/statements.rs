@@ -14,7 +14,7 @@ async fn no_statement_reads_a_whole_table() {
     let store = open(&folder).await;
     let mut reader = store.reader().await.unwrap();
     let all = reads::ALL.into_iter().chain(writes::ALL).chain(consuming::ALL).chain(listing::ALL).chain(sealed::ALL);
-    for statement in all.chain(sweeps::ALL).chain(waits::ALL) {
+    for statement in all.chain(sweeps::ALL).chain(waits::ALL).chain(seals::ALL) {
         let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let plan: Vec<String> = query(explained)
             .fetch_all(&mut *reader)
