@@ -39,4 +39,6 @@ redacted_debug!(
     OpenWaitRequest,
     CloseWaitRequest,
     GetApprovalArgumentsResponse,
+    AuditEntry,
+    UnsealedAuditRecord,
 );

@@ -21,13 +21,15 @@ pub(super) fn start(
         checkpoint_file: config.sealing.checkpoint_file.clone(),
         deleted_after: config.retention.audit_records,
     };
-    let secrets = Arc::clone(engine);
+    // The engine holds whoever seals, for who asks for a checkpoint at once.
+    let secrets = Arc::downgrade(engine);
     let keys = move || {
-        let secrets = secrets.secrets();
+        let secrets = secrets.upgrade()?.secrets();
         secrets.makes.then(|| Arc::clone(&secrets.keyring))
     };
     let sealer = Arc::new(Sealer::new(Arc::clone(engine.store()), Box::new(keys), settings));
     observe::sealer(engine.metrics(), &sealer);
+    engine.sealed_by(Arc::clone(&sealer));
     let sealing = tokio::spawn(Arc::clone(&sealer).run_until(config.sealing.seal_every, stopped));
     (sealer, sealing)
 }

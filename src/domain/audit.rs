@@ -7,11 +7,13 @@
 //! - `tree`: the Merkle tree over the seals, and its proofs
 //! - `log`: the seals as they stand, and the next ones
 //! - `checkpoint`: what the tree was at some size, to be signed
+//! - `verify`: an export held against itself and against checkpoints
 
 pub mod checkpoint;
 pub mod leaf;
 pub mod log;
 pub mod tree;
+pub mod verify;
 
 use super::fingerprint::Fingerprint;
 use super::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};

@@ -218,6 +218,7 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::Report(..)
         | EngineError::ArgumentsErased(_)
         | EngineError::Sealing(_)
+        | EngineError::Audit(_)
         | EngineError::SecretMissing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid

@@ -49,7 +49,10 @@ impl Sealer {
             Looked::Bad(Refusal(cause)) => {
                 state.due = Some(now.plus(self.settings.checkpoint_every));
                 report.refused = true;
-                tracing::error!(cause, "the audit is not what was signed before: no checkpoint is signed; see docs/audit.md");
+                tracing::error!(
+                    cause,
+                    "the audit is not what was signed before: no checkpoint is signed; see docs/audit.md"
+                );
                 return Ok(());
             }
         };
@@ -127,7 +130,9 @@ impl Sealer {
                     // Of another log, or of a secret that is gone, it says nothing.
                     state.last = notes.iter().rev().find_map(|note| verified(note, &keys));
                     if !notes.is_empty() && state.last.is_none() {
-                        return bad("no checkpoint at the end of audit.checkpoint_file is of this log and its keys".to_owned());
+                        return bad(
+                            "no checkpoint at the end of audit.checkpoint_file is of this log and its keys".to_owned()
+                        );
                     }
                     state.file_read = true;
                 }
@@ -149,7 +154,9 @@ impl Sealer {
         let deleted_below = deleted_below.map(|earlier| earlier.deleted_below).max().unwrap_or(0);
         if log.deleted_below != deleted_below {
             let says = log.deleted_below;
-            return bad(format!("the log says that records below {says} may be deleted, and {deleted_below} was signed"));
+            return bad(format!(
+                "the log says that records below {says} may be deleted, and {deleted_below} was signed"
+            ));
         }
         for earlier in state.last.iter().chain(newest.as_ref().map(|(_, known)| known)) {
             if earlier.origin != log.origin {

@@ -3,6 +3,7 @@
 
 mod agent;
 mod approver;
+mod audit;
 mod counting;
 mod edge;
 mod errors;

@@ -25,9 +25,7 @@ pub async fn made_of<T>(
     let mut wanted = wanted.into_iter().peekable();
     while let Some((level, first)) = wanted.next() {
         let mut count = 1_u32;
-        while count < RUN
-            && wanted.next_if_eq(&(level, first.saturating_add(u64::from(count)))).is_some()
-        {
+        while count < RUN && wanted.next_if_eq(&(level, first.saturating_add(u64::from(count)))).is_some() {
             count = count.saturating_add(1);
         }
         let run = store.audit_hashes(level, first, count).await?;

@@ -4,8 +4,9 @@
 use super::changes::Changes;
 use super::{
     Accepting, ApprovalQuery, AttemptKey, AuditEntry, AuditQuery, Backlog, CheckpointQuery, EarlierRequest,
-    ExecutionPage, ExecutionQuery, Loaded, LogStanding, NewApproval, OpenedWait, Requested, ResumedWait, Saved, SealPass,
-    SealStore, SealedSlice, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited, WithArguments,
+    ExecutionPage, ExecutionQuery, Loaded, LogStanding, NewApproval, OpenedWait, Requested, ResumedWait, Saved,
+    SealPass, SealStore, SealedSlice, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
+    WithArguments,
 };
 use crate::domain::approval::Approval;
 use crate::domain::audit::leaf::StoredRecord;

@@ -5,8 +5,8 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod changes;
-pub mod metered;
 pub mod kept;
+pub mod metered;
 mod migrations;
 pub mod postgres;
 mod rows;
@@ -21,9 +21,7 @@ mod waits;
 #[cfg(test)]
 mod conformance;
 
-pub use seals::{
-    AuditEntry, CheckpointQuery, LogStanding, SealPass, SealStore, Sealed, SealedSlice,
-};
+pub use seals::{AuditEntry, CheckpointQuery, LogStanding, SealPass, SealStore, Sealed, SealedSlice};
 #[doc(hidden)]
 pub use seeding::ApprovalCopy;
 pub use sweep::{Retention, Sweep, Swept};

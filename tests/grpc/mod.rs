@@ -26,6 +26,7 @@ pub mod operator;
 pub mod outages;
 pub mod policy_changes;
 pub mod promises;
+pub mod proven;
 pub mod races;
 pub mod reload;
 pub mod reload_callers;

@@ -293,10 +293,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_this_text() {
         let root = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
-        let text = format!(
-            "{}\n7\n{root}\nrecords-until 1767225600000000\nrecords-deleted-below 3\n",
-            sample().origin
-        );
+        let text = format!("{}\n7\n{root}\nrecords-until 1767225600000000\nrecords-deleted-below 3\n", sample().origin);
         assert_eq!(sample().text(), text);
         assert_eq!(Checkpoint::parse(&text), Some(sample()));
         let bare = Checkpoint { until: None, deleted_below: 0, ..sample() };

@@ -77,7 +77,8 @@ impl StoredRecord {
     /// The content of its leaf: canonical JSON (RFC 8785 for all that it holds). `v`, `position` and `time_us` are numbers and
     /// a text that every record has; every other member is a column that is not NULL. Labels are an object.
     pub fn leaf_text(&self) -> String {
-        let mut members: Vec<(&str, String)> = self.texts.iter().map(|(name, text)| (*name, value(name, text))).collect();
+        let mut members: Vec<(&str, String)> =
+            self.texts.iter().map(|(name, text)| (*name, value(name, text))).collect();
         members.push(("position", self.position.to_string()));
         members.push(("time_us", self.time.micros().to_string()));
         let mut version = String::new();

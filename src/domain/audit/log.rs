@@ -107,12 +107,8 @@ impl AuditLog {
         let mut sealing = Sealing::default();
         for record in sorted {
             let hash = leaf_hash(record.leaf_text().as_bytes());
-            let seal = Seal {
-                leaf: self.frontier.size(),
-                position: record.position,
-                record_id: record.id().to_owned(),
-                hash,
-            };
+            let seal =
+                Seal { leaf: self.frontier.size(), position: record.position, record_id: record.id().to_owned(), hash };
             self.frontier.push(hash, &mut sealing.nodes);
             sealing.seals.push(seal);
             self.note(record.position, now);
@@ -183,7 +179,10 @@ mod tests {
     fn what_is_missing_is_noted_and_forgotten_in_time() {
         let mut log = AuditLog::new("o".to_owned());
         let sealed = log.seal(&records(&[5, 2, 9]), NOW);
-        assert_eq!(sealed.seals.iter().map(|seal| (seal.leaf, seal.position)).collect::<Vec<_>>(), [(0, 2), (1, 5), (2, 9)]);
+        assert_eq!(
+            sealed.seals.iter().map(|seal| (seal.leaf, seal.position)).collect::<Vec<_>>(),
+            [(0, 2), (1, 5), (2, 9)]
+        );
         assert_eq!((log.sealed_to, gaps(&log)), (9, vec![(1, 1), (3, 4), (6, 8)]));
         let later = NOW.plus(GAP_KEPT / 2);
         log.seal(&records(&[7, 1, 12]), later);

@@ -84,7 +84,8 @@ const ENTRY_OF: &str = concat!(
     " FROM (SELECT leaf, record_position, record_id, leaf_hash FROM audit_seals WHERE record_id = $1 ORDER BY leaf LIMIT 1) seal \
      LEFT JOIN audit_records ON position = record_position"
 );
-const LEAVES: &str = "SELECT leaf AS place, leaf_hash AS hash FROM audit_seals WHERE leaf >= $1 AND leaf < $2 ORDER BY leaf";
+const LEAVES: &str =
+    "SELECT leaf AS place, leaf_hash AS hash FROM audit_seals WHERE leaf >= $1 AND leaf < $2 ORDER BY leaf";
 const NODES: &str = "SELECT place, node_hash AS hash FROM audit_nodes
     WHERE level = $3 AND place >= $1 AND place < $2 ORDER BY place";
 const CHECKPOINTS_AFTER: &str = "SELECT sequence, size, deleted_below, time, key_id, note FROM audit_checkpoints

@@ -12,11 +12,9 @@ mod wait;
 
 pub(super) use approval::{ApprovalColumns, approval, audience, bind_decision, bind_question};
 pub(super) use audit::{audit_record, bind_event, record_id};
-pub(super) use seals::{
-    audit_entry, audit_hash, audit_log, bind_log, checkpoint, gaps_text, stored_record,
-};
 pub(super) use execution::{ExecutionColumns, bind_execution, execution};
 pub(super) use lists::list;
+pub(super) use seals::{audit_entry, audit_hash, audit_log, bind_log, checkpoint, gaps_text, stored_record};
 pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};
 
 use crate::domain::audit::leaf::Stored;

@@ -6,8 +6,8 @@ use crate::domain::audit::log::{AuditLog, Gap, Lease, StoredCheckpoint};
 use crate::domain::audit::tree::{Frontier, Hash};
 use crate::domain::hex::{hex, parse_hex};
 use crate::domain::time::Timestamp;
-use crate::storage::seals::AuditEntry;
 use crate::storage::StoreError;
+use crate::storage::seals::AuditEntry;
 
 /// Reads a record as it stands. One that no binary of ours would write is read as well.
 pub(in crate::storage) fn stored_record(row: &impl Columns) -> Result<StoredRecord, StoreError> {

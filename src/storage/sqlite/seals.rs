@@ -66,7 +66,8 @@ const ENTRY_OF: &str = concat!(
     " FROM (SELECT leaf, record_position, record_id, leaf_hash FROM audit_seals WHERE record_id = $1 ORDER BY leaf LIMIT 1) \
      LEFT JOIN audit_records ON position = record_position"
 );
-const LEAVES: &str = "SELECT leaf AS place, leaf_hash AS hash FROM audit_seals WHERE leaf >= $1 AND leaf < $2 ORDER BY leaf";
+const LEAVES: &str =
+    "SELECT leaf AS place, leaf_hash AS hash FROM audit_seals WHERE leaf >= $1 AND leaf < $2 ORDER BY leaf";
 const NODES: &str = "SELECT place, node_hash AS hash FROM audit_nodes
     WHERE level = $3 AND place >= $1 AND place < $2 ORDER BY place";
 const CHECKPOINTS_AFTER: &str = "SELECT sequence, size, deleted_below, time, key_id, note FROM audit_checkpoints
@@ -137,8 +138,7 @@ impl LogRows for TransactionRows<'_> {
             sealing.seals.iter().map(|seal| (seal.leaf, seal.position, &seal.record_id, hex(&seal.hash))).collect();
         query(INSERT_SEALS).bind(rows::list(&seals)).execute(&mut *self.connection).await?;
         if !sealing.nodes.is_empty() {
-            let nodes: Vec<_> =
-                sealing.nodes.iter().map(|node| (node.level, node.index, hex(&node.hash))).collect();
+            let nodes: Vec<_> = sealing.nodes.iter().map(|node| (node.level, node.index, hex(&node.hash))).collect();
             query(INSERT_NODES).bind(rows::list(&nodes)).execute(&mut *self.connection).await?;
         }
         Ok(())
@@ -207,7 +207,12 @@ struct AddCheckpoint {
 impl Write for AddCheckpoint {
     type Answer = bool;
 
-    async fn run(&self, connection: &mut SqliteConnection, now: Timestamp, _: &mut Touched) -> Result<bool, StoreError> {
+    async fn run(
+        &self,
+        connection: &mut SqliteConnection,
+        now: Timestamp,
+        _: &mut Touched,
+    ) -> Result<bool, StoreError> {
         let rows = &mut TransactionRows { connection, now };
         seals::add_checkpoint(rows, &self.holder, &self.origin, &self.checkpoint).await
     }
