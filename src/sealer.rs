@@ -131,12 +131,14 @@ impl Sealer {
         self.counted(true).await
     }
 
-    /// Seals everything and signs it, for who stops.
+    /// Seals everything and signs it, and lets another one go on, for who stops.
     ///
     /// # Errors
     /// The store.
     pub async fn finish(&self) -> Result<(), StoreError> {
         while self.counted(true).await?.more {}
+        let (holder, late) = (self.holder.clone(), Vec::new());
+        self.store.seal(SealPass { holder, lease: Duration::ZERO, limit: LEAST_ROWS, late }).await?;
         Ok(())
     }
 

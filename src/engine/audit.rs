@@ -102,7 +102,15 @@ impl Engine {
     /// # Errors
     /// It has not been begun; the store.
     pub async fn audit_log(&self) -> Result<LogTold, EngineError> {
-        let Loaded { row, now } = self.store.audit_log().await?;
+        let mut loaded = self.store.audit_log().await?;
+        if loaded.row.is_none()
+            && let Some(sealer) = self.sealer.get()
+        {
+            // It is begun with the first pass, which nobody has to wait for.
+            sealer.pass().await?;
+            loaded = self.store.audit_log().await?;
+        }
+        let Loaded { row, now } = loaded;
         let Some(standing) = row else { return Err(EngineError::Audit(AuditRefusal::CheckpointUnknown)) };
         let log = standing.log;
         let key = |public: &[u8; 32]| VerifierKey { name: log.origin.clone(), public: *public };

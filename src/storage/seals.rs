@@ -24,7 +24,7 @@ pub struct LogStanding {
 pub struct SealPass {
     /// Who seals: a name of this process.
     pub holder: String,
-    /// For how long nobody else does from then on.
+    /// For how long nobody else does from then on; zero lets go of it.
     pub lease: Duration,
     /// How many records at most.
     pub limit: u32,
@@ -177,13 +177,17 @@ pub(super) async fn seal<R: LogRows>(rows: &mut R, pass: &SealPass) -> Result<Se
     found.extend(above);
     let (sealed, unsealed): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, sealed)| *sealed);
     let unsealed: Vec<StoredRecord> = unsealed.into_iter().map(|(record, _)| record).collect();
-    if unsealed.is_empty() && sealed.is_empty() {
+    let lets_go = pass.lease.is_zero() && log.lease.is_some();
+    if unsealed.is_empty() && sealed.is_empty() && !lets_go {
         return Ok(Sealed::Done { seals: 0, more: false });
     }
     let sealing = log.seal(&unsealed, now);
     sealed.iter().for_each(|(record, _)| log.pass(record.position, now));
-    log.lease = Some(Lease { holder: pass.holder.clone(), until: now.plus(pass.lease) });
-    rows.insert(&sealing).await?;
+    let lease = Lease { holder: pass.holder.clone(), until: now.plus(pass.lease) };
+    log.lease = (!pass.lease.is_zero()).then_some(lease);
+    if !sealing.seals.is_empty() {
+        rows.insert(&sealing).await?;
+    }
     if !rows.save(&log, size).await? {
         return Err(StoreError::Unavailable { cause: "others seal at the same time".to_owned() }.into());
     }

@@ -21,6 +21,8 @@ use std::fmt;
 pub const NOTE_BYTES: usize = 64 * 1024;
 /// Signatures of one note at most.
 const SIGNATURES: usize = 64;
+/// No signature of any kind that there is has fewer: one that does was cut off.
+const SIGNATURE_BYTES: usize = 64;
 /// What a line with a signature begins with: an em dash and a space.
 const SIGNATURE: &str = "\u{2014} ";
 /// The line that says until when the log is whole.
@@ -172,7 +174,7 @@ impl Note {
             let (name, code) = line.strip_prefix(SIGNATURE)?.split_once(' ')?;
             let code = STANDARD.decode(code).ok()?;
             let (key_id, signature) = code.split_first_chunk::<4>()?;
-            if !is_name(name) || signature.is_empty() || read.len() == SIGNATURES {
+            if !is_name(name) || signature.len() < SIGNATURE_BYTES || read.len() == SIGNATURES {
                 return None;
             }
             read.push(NoteSignature { name: name.to_owned(), key_id: *key_id, signature: signature.to_vec() });

@@ -41,6 +41,14 @@ impl Fixture {
         assert!(self.store.add_checkpoint("sealer", "origin", checkpoint).await.unwrap());
     }
 
+    /// Seals everything, and lets every record of it be deleted.
+    pub(super) async fn gives_up(&self) {
+        self.store.begin_audit_log("origin").await.unwrap();
+        self.seal_all("sealer").await;
+        let checkpoint = self.checkpoint(self.log().await.frontier.size()).await;
+        assert!(self.store.add_checkpoint("sealer", "origin", checkpoint).await.unwrap());
+    }
+
     async fn checkpoint(&self, deleted_below: u64) -> StoredCheckpoint {
         let size = self.log().await.frontier.size();
         let (key_id, note) = ("0011".to_owned(), format!("note {size} {deleted_below}\n"));
@@ -126,6 +134,10 @@ pub(in super::super) async fn a_lease_keeps_others_out_until_it_ends(fixture: Fi
     fixture.advance_to(begun.plus(LEASE));
     assert!(matches!(fixture.store.seal(pass("b", 9)).await.unwrap().row.sealed, Sealed::Done { seals: 1, .. }));
     assert_eq!(fixture.store.seal(pass("a", 9)).await.unwrap().row.sealed, Sealed::Held);
+    // Who lets go of it keeps nobody waiting.
+    let done = SealPass { lease: Duration::ZERO, ..pass("b", 9) };
+    assert_eq!(fixture.store.seal(done).await.unwrap().row.sealed, Sealed::Done { seals: 0, more: false });
+    assert!(matches!(fixture.store.seal(pass("a", 9)).await.unwrap().row.sealed, Sealed::Done { seals: 0, .. }));
     fixture.is_whole().await;
 }
 

@@ -91,7 +91,7 @@ fn each_alteration_is_found_where_it_is() {
     let cases: &[(&str, Alter, &[(FindingKind, Option<u64>)])] = &[
         (
             "a record",
-            |it| it.entries[5].leaf_text = Some(record(6, START).leaf_text()),
+            |it| it.entries[5].leaf_text = Some(record(6, START.plus(GAP_KEPT * 7)).leaf_text()),
             &[(FindingKind::RecordChanged, Some(5))],
         ),
         (

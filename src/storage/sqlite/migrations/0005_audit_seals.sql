@@ -23,7 +23,7 @@ CREATE TABLE audit_seals (
 ) STRICT;
 
 -- Proving a record: finds it by its id. Records themselves have no such index, which every call would pay for.
-CREATE INDEX audit_seals_by_record ON audit_seals (record_id);
+CREATE INDEX audit_seals_by_record ON audit_seals (record_id, leaf);
 
 -- Roots of complete subtrees of 2^level leaves, for proofs.
 CREATE TABLE audit_nodes (
