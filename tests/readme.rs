@@ -187,9 +187,14 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors: String = ["src/service/errors.rs", "src/service/errors/callers.rs", "src/service/errors/fatigue.rs"]
-        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
-        .concat();
+    let errors: String = [
+        "src/service/errors.rs",
+        "src/service/errors/audit.rs",
+        "src/service/errors/callers.rs",
+        "src/service/errors/fatigue.rs",
+    ]
+    .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+    .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted

@@ -32,6 +32,7 @@ impl Config {
             log_filter,
             audited_evaluations,
             permits,
+            sealing,
             callers: _,
         } = self;
         let mut keys = changed([
@@ -59,6 +60,10 @@ impl Config {
             ("retention", *retention == newer.retention),
             ("audit.evaluations", *audited_evaluations == newer.audited_evaluations),
             ("permits", *permits == newer.permits),
+            ("audit.origin", sealing.origin == newer.sealing.origin),
+            ("audit.seal_every", sealing.seal_every == newer.sealing.seal_every),
+            ("audit.checkpoint_every", sealing.checkpoint_every == newer.sealing.checkpoint_every),
+            ("audit.checkpoint_file", sealing.checkpoint_file == newer.sealing.checkpoint_file),
             ("preview", *preview == newer.preview),
             ("log.format", *log_format == newer.log_format),
             ("log.filter", *log_filter == newer.log_filter),

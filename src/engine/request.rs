@@ -235,6 +235,7 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::ArgumentsErased(_)
         | EngineError::Sealing(_)
         | EngineError::Signing(_)
+        | EngineError::Audit(_)
         | EngineError::SecretMissing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid

@@ -174,6 +174,7 @@ pub fn config_in(folder: &Path) -> Config {
     config.callers = callers();
     // A test says when: see `Sidecar::sweep`.
     config.sweep_every = Duration::from_secs(60 * 60);
+    config.sealing.seal_every = Duration::from_secs(60 * 60);
     config
 }
 
