@@ -48,8 +48,7 @@ impl Sidecar {
 
 /// What verifying these parts finds.
 fn verdict_of(parts: Vec<Part>, kept: &[String]) -> Verdict {
-    let mut verifier =
-        Verifier::new(Vec::new(), Box::new(|key, message, signature| is_signed(key, message, signature)));
+    let mut verifier = Verifier::new(Vec::new(), Box::new(is_signed));
     for part in parts {
         match part {
             Part::Log(log) => {

@@ -14,7 +14,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
 /// Every RPC with the role that it is for. A new one is to be added here.
-const RPCS: [(&str, &str); 21] = [
+const RPCS: [(&str, &str); 25] = [
     ("countersign.v1.AgentService/BatchEvaluate", "agent"),
     ("countersign.v1.AgentService/CancelApproval", "agent"),
     ("countersign.v1.AgentService/CloseWait", "agent"),

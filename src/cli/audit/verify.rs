@@ -156,7 +156,7 @@ impl VerifyCommand {
         } else {
             match wrong {
                 None if record.is_empty() => {
-                    writeln!(out, "proven: a record with this hash was sealed as leaf {}", proof.entry.leaf)?
+                    writeln!(out, "proven: a record with this hash was sealed as leaf {}", proof.entry.leaf)?;
                 }
                 None => writeln!(out, "proven, as leaf {}:\n{}", proof.entry.leaf, safe(&record))?,
                 Some(wrong) => writeln!(out, "not proven: {wrong}")?,

@@ -196,7 +196,7 @@ impl<'a> Verifier<'a> {
             }
             (None, Some(_)) => self.missing.push(suspect.clone()),
             (None, None) => {
-                self.found(FindingKind::SealChanged, &suspect, "the seal is no hash, and its record is not there")
+                self.found(FindingKind::SealChanged, &suspect, "the seal is no hash, and its record is not there");
             }
         }
         if self.verdict.deleted_below() > leaf && actual.is_none() {

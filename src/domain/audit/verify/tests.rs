@@ -88,7 +88,8 @@ fn nothing_is_found_in_a_log_as_it_was_sealed() {
 #[test]
 fn each_alteration_is_found_where_it_is() {
     type Alter = fn(&mut Sample);
-    let cases: &[(&str, Alter, &[(FindingKind, Option<u64>)])] = &[
+    type Case = (&'static str, Alter, &'static [(FindingKind, Option<u64>)]);
+    let cases: &[Case] = &[
         (
             "a record",
             |it| it.entries[5].leaf_text = Some(record(6, START.plus(GAP_KEPT * 7)).leaf_text()),
