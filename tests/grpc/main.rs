@@ -14,6 +14,7 @@ mod grpc;
 mod tokens;
 // Listeners know nothing of the database behind them: these are run once.
 mod listeners;
+mod mtls;
 #[path = "../secrecy/mod.rs"]
 mod secrecy;
 mod tls;
