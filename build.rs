@@ -35,6 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "countersign.v1.OpenWaitRequest",
         "countersign.v1.CloseWaitRequest",
         "countersign.v1.GetApprovalArgumentsResponse",
+        "countersign.v1.AuditEntry",
+        "countersign.v1.UnsealedAuditRecord",
     ]);
     tonic_prost_build::configure()
         .build_client(true)

@@ -7,12 +7,20 @@ use countersign::domain::decision::{Decision, PolicyAnswer};
 use countersign::domain::fingerprint::Fingerprint;
 use countersign::domain::ids::ApprovalId;
 use countersign::domain::invocation::{Invocation, Objective, Said};
+use countersign::domain::permit::{Claims, Parts};
 use countersign::domain::policy::{Policy, PolicyCall, SourceFile};
 use countersign::domain::preview::{MAX_OMISSIONS, PreviewConfig, Previewer};
 use countersign::domain::text::{Identifier, is_hidden};
 use countersign::domain::time::Timestamp;
-use countersign::secrets::{Keyring, ServerSecret};
+use countersign::secrets::{Keyring, PermitKeys, ServerSecret};
 use std::sync::OnceLock;
+
+/// What a permit says.
+const CLAIMS: &str = r#"{"account":"work-mailbox-a","action":"GMAIL_SEND_EMAIL","agent":"assistant",
+    "args_sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","attempt_id":"5b7a4a2e-7c1b-4b59-9d6c-0a1b2c3d4e5f",
+    "aud":"countersign-permit","connector":"gmail","exp":1767225900,
+    "fingerprint":"v1:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","iat":1767225600,"idempotency_key":"key",
+    "iss":"countersign","jti":"019b0000-0000-7000-8000-000000000001","policy_revision":"r","principal":"olga"}"#;
 
 /// A name, and what is to hold.
 pub struct Target {
@@ -31,6 +39,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "expression", run: expression },
     Target { name: "consume_token", run: consume_token },
     Target { name: "page_token", run: page_token },
+    Target { name: "permit", run: permit },
+    Target { name: "jwks", run: jwks },
 ];
 
 /// What divides an input of two parts.
@@ -153,13 +163,40 @@ fn page_token(bytes: &[u8]) {
     }
 }
 
+/// A permit holds where it is, to the last byte, the one that is signed for what it says; and what is said is read as it was.
+fn permit(bytes: &[u8]) {
+    let Ok(token) = std::str::from_utf8(bytes) else { return };
+    if let Ok(claims) = Parts::of(token).and_then(|parts| parts.claims()) {
+        assert_eq!(Claims::parse(&claims.to_json()), Ok(claims));
+    }
+    match PermitKeys::of(keyring()).verify(token) {
+        Ok(claims) => assert_eq!(keyring().first().permit().sign(&claims).expect("it is signed").as_str(), token),
+        Err(refusal) => assert!(!refusal.to_string().is_empty()),
+    }
+}
+
+/// A set of keys is read as it is written, or refused.
+fn jwks(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(keys) = PermitKeys::parse(text) {
+        assert_eq!(PermitKeys::parse(&keys.to_jwks()), Ok(keys));
+    }
+}
+
 /// Valid inputs of the targets that nobody writes by hand.
 pub fn made() -> Vec<(&'static str, Vec<u8>)> {
     let approval = ApprovalId::parse("019b0000-0000-7000-8000-000000000001").expect("it is an id");
     let token = keyring().consume_token(approval).as_bytes().to_vec();
     let query = b"\x00\x00\x00\x00\x00\x00\x00\x09approvals".to_vec();
     let page = keyring().page_token(&query, "1767225600000000|019b0000-0000-7000-8000-000000000001");
-    vec![("consume_token", token), ("page_token", [query, vec![DIVIDER], page.into_bytes()].concat())]
+    let claims = Claims::parse(CLAIMS).expect("it is what a permit says");
+    let permit = keyring().first().permit().sign(&claims).expect("it is signed").as_str().as_bytes().to_vec();
+    vec![
+        ("consume_token", token),
+        ("page_token", [query, vec![DIVIDER], page.into_bytes()].concat()),
+        ("permit", permit),
+        ("jwks", PermitKeys::of(keyring()).to_jwks().into_bytes()),
+    ]
 }
 
 fn divided(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -8,6 +8,7 @@ mod issuers;
 mod listeners;
 mod observe;
 mod reload;
+mod sealing;
 mod secrets;
 pub mod socket;
 mod store;
@@ -32,6 +33,7 @@ use crate::engine::{Engine, EvaluationAudit};
 use crate::metrics::Metrics;
 use crate::policy_files::{Built, CatalogFiles, PolicyLoadError, Snapshot};
 use crate::proto::DESCRIPTORS;
+use crate::sealer::Sealer;
 use crate::secrets::{Keyring, SecretProblems};
 use crate::service::{Doors, Doorway, EdgeLayer};
 use crate::storage::{Store, StoreError};
@@ -118,6 +120,8 @@ pub struct Running {
     engine: Arc<Engine>,
     sweeper: Arc<Sweeper>,
     sweeping: JoinHandle<()>,
+    sealer: Arc<Sealer>,
+    sealing: JoinHandle<()>,
     grace_period: Duration,
     reload: Reload,
     secrets: Arc<SecretsWatch>,
@@ -233,14 +237,15 @@ async fn serve(
     let sweeper = Arc::new(Sweeper::new(Arc::clone(&store), &config.retention));
     observe::sweeper(&metrics, &sweeper);
     let sweeping = tokio::spawn(Arc::clone(&sweeper).run_until(config.sweep_every, stopped.clone()));
+    let (sealer, sealing) = sealing::start(config, &engine, stopped.clone());
     let backlog = tokio::spawn(observe::watch_backlog(Arc::clone(&store), metrics, stopped.clone()));
     let monitor = tokio::spawn(health.clone().watch_store(store, stopped.clone()));
     let secrets = Arc::new(SecretsWatch::new(Arc::clone(&engine), health.clone()));
     let watching_secrets = tokio::spawn(Arc::clone(&secrets).run(stopped.clone()));
-    tokio::spawn(issuers::keep_keys(callers.clone(), stopped.clone()));
     for watch in opened.watches {
         tokio::spawn(reload::until(stopped.clone(), watch.run()));
     }
+    tokio::spawn(issuers::keep_keys(callers.clone(), stopped.clone()));
     let reload = Reload::start(config, watched, callers, Arc::clone(&secrets), Arc::clone(&engine), stopped);
     let reload = reload.with_tls(opened.tls);
     listeners::tell(&opened.open, &listeners);
@@ -263,6 +268,8 @@ async fn serve(
         engine,
         sweeper,
         sweeping,
+        sealer,
+        sealing,
         grace_period: config.grace_period,
         reload,
         secrets,
@@ -313,6 +320,11 @@ impl Running {
         &self.sweeper
     }
 
+    /// Whoever seals the audit. It goes on by itself; a pass may be run at any time.
+    pub fn sealer(&self) -> &Arc<Sealer> {
+        &self.sealer
+    }
+
     /// Stops in order: not serving, nothing new, what is in flight finished within the grace period, the table closed.
     /// Answers whether everything in flight was finished.
     pub async fn stop(self) -> bool {
@@ -340,6 +352,8 @@ impl Running {
         {
             tracing::error!("records of evaluations that waited are lost: the database did not take them");
         }
+        self.sealing.abort();
+        sealing::finish(&self.sealer, self.grace_period).await;
         self.end_health.send_replace(true);
         // A probe's connection may stay open for ever; nothing of it is worth waiting for.
         if tokio::time::timeout(Duration::from_millis(200), self.health_listener).await.is_err() {

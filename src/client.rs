@@ -88,13 +88,16 @@ fn endpoint(uri: String) -> Result<Endpoint, tonic::transport::Error> {
     Ok(endpoint.connect_timeout(CONNECT).timeout(ANSWER))
 }
 
+/// The content of a PEM file, cleared when dropped.
+pub type Pem = Zeroizing<Vec<u8>>;
+
 /// What a client goes by that calls over TLS. It prints nothing of its key.
 #[derive(Clone)]
 pub struct Tls {
     /// The authorities that may vouch for the sidecar (PEM).
-    pub authorities: Zeroizing<Vec<u8>>,
+    pub authorities: Pem,
     /// The client's own certificate, with what is between it and its authority, and its key (PEM).
-    pub identity: Option<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)>,
+    pub identity: Option<(Pem, Pem)>,
     /// The name in the sidecar's certificate; none: the host that is called.
     pub server_name: Option<String>,
 }
@@ -110,16 +113,17 @@ impl Tls {
     ///
     /// # Errors
     /// What cannot be used of it, or the place has no form that can be called.
-    pub fn channel_to(&self, server: &str) -> Result<Channel, String> {
+    pub fn channel_to(&self, server: &str) -> Result<Channel, TlsProblem> {
         // The library passes over what it cannot use, and then believes nobody.
         let mut authorities = CertificateDer::pem_slice_iter(&self.authorities).peekable();
+        let unusable = |what: String| TlsProblem::Authorities(what);
         if authorities.peek().is_none() {
-            return Err("has no certificate (PEM)".to_owned());
+            return Err(unusable("has no certificate (PEM)".to_owned()));
         }
         let mut roots = RootCertStore::empty();
         for authority in authorities {
-            let authority = authority.map_err(|cause| format!("is no PEM that can be read: {cause}"))?;
-            roots.add(authority).map_err(|cause| format!("is no authority's certificate: {cause}"))?;
+            let authority = authority.map_err(|cause| unusable(format!("is no PEM that can be read: {cause}")))?;
+            roots.add(authority).map_err(|cause| unusable(format!("is no authority's certificate: {cause}")))?;
         }
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.authorities));
         if let Some((certificate, key)) = &self.identity {
@@ -128,10 +132,37 @@ impl Tls {
         if let Some(name) = &self.server_name {
             tls = tls.domain_name(name);
         }
-        let endpoint = endpoint(format!("https://{server}")).and_then(|endpoint| endpoint.tls_config(tls));
-        endpoint.map(|endpoint| endpoint.connect_lazy()).map_err(|cause| with_sources(&cause))
+        let endpoint =
+            endpoint(format!("https://{server}")).map_err(|cause| TlsProblem::Place(with_sources(&cause)))?;
+        let sealed = endpoint.tls_config(tls).map_err(|cause| {
+            let cause = with_sources(&cause);
+            // The authorities have been looked at.
+            if self.identity.is_some() { TlsProblem::Identity(cause) } else { TlsProblem::Place(cause) }
+        });
+        Ok(sealed?.connect_lazy())
     }
 }
+
+/// What keeps a client from calling over TLS at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsProblem {
+    /// Of the authorities that are to vouch for the sidecar.
+    Authorities(String),
+    /// Of the client's own certificate and key.
+    Identity(String),
+    /// Of the place that is to be called, or its name.
+    Place(String),
+}
+
+impl fmt::Display for TlsProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Authorities(problem) | Self::Identity(problem) | Self::Place(problem) => formatter.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for TlsProblem {}
 
 /// A failure with what lies below it.
 fn with_sources(error: &dyn std::error::Error) -> String {

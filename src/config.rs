@@ -1,6 +1,7 @@
 //! Configuration: defaults, then a file (TOML), then the environment, then flags. Every problem is named at once; secrets
 //! come from files or the environment, and none is in any error or `Debug`.
 
+mod audit;
 mod callers;
 mod changes;
 mod doors;
@@ -15,6 +16,7 @@ mod tls;
 mod upkeep;
 mod url;
 
+pub use audit::SealingSettings;
 pub use doors::{Door, ListenerSettings, OwnListener, OwnListeners};
 pub use hidden::Hidden;
 pub use postgres::PostgresSettings;
@@ -28,6 +30,7 @@ use crate::domain::permit::PermitNames;
 use crate::domain::preview::{PreviewConfig, Previewer};
 use crate::domain::span::{parse_span, show_span};
 use crate::storage::{QuestionLimits, Retention};
+use audit::AuditSection;
 use callers::CallerSection;
 use doors::DoorsSection;
 use issuers::IssuerSection;
@@ -70,8 +73,8 @@ struct File {
     preview: PreviewConfig,
     log: LogSection,
     audit: AuditSection,
-    issuers: Vec<IssuerSection>,
     permits: PermitsSection,
+    issuers: Vec<IssuerSection>,
     callers: Vec<CallerSection>,
 }
 
@@ -80,12 +83,6 @@ struct File {
 struct LogSection {
     format: Option<String>,
     filter: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct AuditSection {
-    evaluations: Option<String>,
 }
 
 impl File {
@@ -179,14 +176,14 @@ pub struct Config {
     pub further_secret_files: Vec<PathBuf>,
     /// What arguments may measure, in bytes.
     pub arguments_bytes: usize,
-    /// What one message may measure, in bytes.
-    pub message_bytes: usize,
     /// How many connections each of the doors' listeners has at once.
     pub connections: usize,
     /// How long a new connection may take for its TLS handshake, and then until it has begun to speak HTTP/2.
     pub handshake_timeout: Duration,
     /// How much people are asked.
     pub question_limits: QuestionLimits,
+    /// What one message may measure, in bytes.
+    pub message_bytes: usize,
     /// How long the background work waits between two passes.
     pub sweep_every: Duration,
     /// For how long what is over is kept.
@@ -201,6 +198,8 @@ pub struct Config {
     pub audited_evaluations: AuditedEvaluations,
     /// Who issues permits and for whom; none: they are not signed.
     pub permits: Option<PermitNames>,
+    /// How the audit is sealed.
+    pub sealing: SealingSettings,
     /// Who may call.
     pub callers: Callers,
 }
@@ -275,11 +274,11 @@ impl Config {
             store::resolve(file.store, folder, overrides, &mut problems);
         let limits::Resolved {
             arguments_bytes,
+            message_bytes,
             question_limits,
+            of_callers,
             connections,
             handshake_timeout,
-            message_bytes,
-            of_callers,
         } = limits::resolve(file.limits, &mut problems);
         let retention = upkeep::resolve(&file.retention, &mut problems);
         limits::outlive(&question_limits, &retention, &mut problems);
@@ -300,15 +299,9 @@ impl Config {
         if let Err(problem) = tracing_subscriber::EnvFilter::try_new(&log_filter) {
             problems.push(format!("log.filter: {problem}"));
         }
-        let audited_evaluations = match file.audit.evaluations.as_deref() {
-            None => AuditedEvaluations::default(),
-            Some(word) => AuditedEvaluations::parse(word).unwrap_or_else(|| {
-                problems.push(format!("audit.evaluations: {word:?} is none of `acting`, `all` and `none`"));
-                AuditedEvaluations::default()
-            }),
-        };
         let permits = permits::resolve(&file.permits, &mut problems);
         let callers = callers::resolve(file.callers, file.issuers, of_callers, folder, &mut problems);
+        let audit::Resolved { audited_evaluations, sealing } = audit::resolve(file.audit, folder, &mut problems);
         let config = Self {
             listen,
             socket_mode,
@@ -323,10 +316,10 @@ impl Config {
             secret_file,
             further_secret_files,
             arguments_bytes,
-            message_bytes,
             connections,
             handshake_timeout,
             question_limits,
+            message_bytes,
             sweep_every,
             retention,
             preview,
@@ -334,6 +327,7 @@ impl Config {
             log_filter,
             audited_evaluations,
             permits,
+            sealing,
             callers,
         };
         doors::clashes(&config, &mut problems);

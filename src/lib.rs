@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod policy_files;
 pub mod policy_test;
 pub mod proto;
+pub mod sealer;
 pub mod secrets;
 pub mod service;
 pub mod storage;

@@ -40,4 +40,6 @@ redacted_debug!(
     OpenWaitRequest,
     CloseWaitRequest,
     GetApprovalArgumentsResponse,
+    AuditEntry,
+    UnsealedAuditRecord,
 );

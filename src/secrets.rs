@@ -22,17 +22,21 @@ use crate::storage::StoredKey;
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 const TOKEN_VERSION: &str = "cs1";
+/// `cs1.<16 digits>.<an id of 36>.<64 digits>`.
+const TOKEN_BYTES: usize = 3 + 1 + 16 + 1 + 36 + 1 + 64;
 
 /// The file is 64 digits and a line feed; more is not a secret of ours.
 const FILE_BYTES: u64 = 4096;
+/// The same, and what reading needs to find the end.
+const READ_BYTES: usize = 4096 + 64;
 
 /// What everything that this sidecar signs is derived from: 32 random bytes. It has no `Debug` of its content, and its
 /// memory is cleared.
@@ -211,7 +215,8 @@ impl ServerSecret {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(cause) => return Err(failed(cause)),
         };
-        let mut text = Zeroizing::new(String::with_capacity(128));
+        // Room for all that is read: a text that has to move leaves a copy behind.
+        let mut text = Zeroizing::new(String::with_capacity(READ_BYTES));
         file.take(FILE_BYTES).read_to_string(&mut text).map_err(failed)?;
         let bytes =
             parse_hex(text.trim_end_matches('\n')).ok_or_else(|| SecretError::NotASecret { path: path.to_owned() })?;
@@ -308,8 +313,13 @@ impl Keys {
 
     /// The token that uses the approval `id`. The same each time.
     pub fn consume_token(&self, id: ApprovalId) -> Zeroizing<String> {
-        let mac = mac(&self.consume, id.to_string().as_bytes()).finalize().into_bytes();
-        Zeroizing::new(format!("{TOKEN_VERSION}.{}.{id}.{}", self.id, hex(&mac)))
+        let mut code = mac(&self.consume, id.to_string().as_bytes()).finalize().into_bytes();
+        let mut token = Zeroizing::new(String::with_capacity(TOKEN_BYTES));
+        // Writing to a string does not fail, and within its capacity it leaves no copy behind.
+        let _ = write!(token, "{TOKEN_VERSION}.{}.{id}.", self.id);
+        let _ = hex::write(&mut *token, &code);
+        code.as_mut_slice().zeroize();
+        token
     }
 
     /// The approval that this token uses; none if it is not exactly a token that [`Keys::consume_token`] makes.

@@ -3,6 +3,7 @@
 //! seed is printed, and `COUNTERSIGN_TEST_SEED` repeats it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::indexing_slicing)]
+#![allow(clippy::print_stdout)]
 
 #[path = "random/mod.rs"]
 mod random;
@@ -185,7 +186,7 @@ macro_rules! targets {
     };
 }
 
-targets!(canonical, fingerprint, preview, policy, expression, consume_token, page_token);
+targets!(canonical, fingerprint, preview, policy, expression, consume_token, page_token, permit, jwks);
 
 #[test]
 fn a_target_that_does_not_hold_is_found() {

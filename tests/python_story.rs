@@ -4,8 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod certificates;
 mod clients;
+mod process;
 
+use certificates::Authority;
 use clients::{Transport, home, must, run, tell};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -22,6 +25,29 @@ fn a_python_client_lives_the_whole_story_over_tcp() {
 #[test]
 fn a_python_client_lives_the_whole_story_over_a_unix_socket() {
     tell(PYTHON.story(), Transport::UnixSocket);
+}
+
+#[test]
+fn a_python_client_calls_through_tls_and_shows_its_certificate() {
+    let tls = "[tls]\ncertificate_file = \"sidecar.pem\"\nkey_file = \"sidecar.key\"\nclient_ca_file = \"ca.pem\"\n";
+    let folder = process::Folder::new(process::POLICY, tls);
+    let authority = Authority::new("authority");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("ca.pem", &authority.pem());
+    let (own, chat) = (authority.server(&["127.0.0.1"]), authority.client("spiffe://acme.example/chat"));
+    for (name, text) in [
+        ("sidecar.pem", &own.certificate),
+        ("sidecar.key", &own.key),
+        ("chat.pem", &chat.certificate),
+        ("chat.key", &chat.key),
+    ] {
+        write(name, text);
+    }
+    let sidecar = process::Sidecar::start(&folder);
+    let mut call = PYTHON.command();
+    call.arg("tests/python/sealed.py").env("PYTHONPATH", &PYTHON.stubs);
+    call.args([sidecar.address(), &process::token("agent")]).arg(folder.path());
+    must(&run(&mut call, "python"), "the client is not content");
 }
 
 /// A Python with the packages of `tests/python/requirements.txt`, kept under `target/` and made anew when they change.

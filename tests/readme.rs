@@ -44,7 +44,8 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn the_configuration_sample_holds_together_and_says_the_defaults() {
     let folder = folder("config");
-    std::fs::write(folder.join("countersign.toml"), sample_with("listen = \"127.0.0.1:7400\"")).unwrap();
+    let samples = blocks("toml");
+    std::fs::write(folder.join("countersign.toml"), &samples[1]).unwrap();
     for name in ["runtime", "dana", "chat", "ops"] {
         std::fs::write(folder.join(format!("{name}.token")), format!("cst_{name}_0123456789abcdef0123")).unwrap();
     }
@@ -65,10 +66,10 @@ fn the_configuration_sample_holds_together_and_says_the_defaults() {
     assert_eq!(config.secret_file, defaults.secret_file);
     assert_eq!(config.further_secret_files, defaults.further_secret_files);
     assert_eq!(config.arguments_bytes, defaults.arguments_bytes);
-    assert_eq!(config.message_bytes, defaults.message_bytes);
     assert_eq!(config.connections, defaults.connections);
     assert_eq!(config.handshake_timeout, defaults.handshake_timeout);
     assert_eq!(config.question_limits, defaults.question_limits);
+    assert_eq!(config.message_bytes, defaults.message_bytes);
     assert_eq!(config.sweep_every, defaults.sweep_every);
     assert_eq!(config.retention, defaults.retention);
     assert_eq!(config.audited_evaluations, defaults.audited_evaluations);
@@ -186,9 +187,14 @@ fn every_reason_state_kind_and_rpc_stands_in_a_table() {
         names.extend(service.method.iter().map(|method| method.name().to_owned()));
     }
     // The reasons that only the one file of errors knows.
-    let errors: String = ["src/service/errors.rs", "src/service/errors/callers.rs", "src/service/errors/fatigue.rs"]
-        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
-        .concat();
+    let errors: String = [
+        "src/service/errors.rs",
+        "src/service/errors/audit.rs",
+        "src/service/errors/callers.rs",
+        "src/service/errors/fatigue.rs",
+    ]
+    .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap())
+    .concat();
     let quoted = errors.split('"').skip(1).step_by(2);
     names.extend(
         quoted

@@ -73,6 +73,10 @@ GRANT SELECT, INSERT ON audit_records TO countersign;
 -- something in them; that is the one column that nobody can give a value of their own.
 -- GRANT DELETE, UPDATE (position) ON audit_records TO countersign;
 
+-- The audit's seals, tree and checkpoints are added to. The log's own row says how far they go.
+GRANT SELECT, INSERT ON audit_seals, audit_nodes, audit_checkpoints TO countersign;
+GRANT SELECT, INSERT, UPDATE ON audit_log TO countersign;
+
 -- The key ids of server secrets are added, and never forgotten.
 GRANT SELECT, INSERT ON keys TO countersign;
 -- Blocks are read.

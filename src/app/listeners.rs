@@ -47,7 +47,12 @@ pub(super) fn read_tls(listeners: &[ListenerSettings], metrics: &Arc<Metrics>) -
             None => sealing.push(None),
             Some(Ok(read)) => sealing.push(Some(read)),
             Some(Err(found)) => {
-                problems.extend(found.into_iter().filter(|problem| !problems.contains(problem)).collect::<Vec<_>>())
+                for problem in found {
+                    // Two listeners may show the same.
+                    if !problems.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! What is counted: the store wrapped to count, the backlog asked for now and then, and `/metrics`.
 
 use crate::domain::limits;
-use crate::metrics::{Format, Metrics, SweeperFigures, Waiting, WriterFigures};
+use crate::metrics::{Format, Metrics, SealerFigures, SweeperFigures, Waiting, WriterFigures};
 use crate::proto::DESCRIPTORS;
+use crate::sealer::Sealer;
 use crate::service;
 use crate::storage::metered::Metered;
 use crate::storage::postgres::PostgresStore;
@@ -90,6 +91,22 @@ pub(super) fn sweeper(metrics: &Metrics, sweeper: &Sweeper) {
             timed_out: read.timed_out,
             erased: read.erased,
             deleted: read.deleted,
+        })
+    });
+}
+
+/// Has the figures of whoever seals the audit read at each scrape.
+pub(super) fn sealer(metrics: &Metrics, sealer: &Sealer) {
+    let status = Arc::clone(sealer.status());
+    metrics.read_sealer(move || {
+        let read = status.read();
+        Some(SealerFigures {
+            failures: read.failures,
+            sealed: read.sealed,
+            checkpoints: read.checkpoints,
+            refusals: read.refusals,
+            lag: read.lag,
+            newest: read.newest,
         })
     });
 }

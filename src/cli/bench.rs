@@ -10,6 +10,7 @@ mod pgbench;
 mod postgres;
 mod process;
 mod report;
+mod sealed;
 mod start;
 mod world;
 
@@ -44,6 +45,10 @@ pub(super) struct BenchCommand {
     /// password, which COUNTERSIGN_POSTGRES_PASSWORD may say. It needs `pgbench`, which comes with Postgres.
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
+    /// Measures what TLS costs as well, with the certificates in this folder: `ca.pem`, `sidecar.pem` and `sidecar.key`,
+    /// `chat.pem` and `chat.key`, as the commands in the README make them.
+    #[arg(long, value_name = "DIR")]
+    certificates: Option<PathBuf>,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -56,6 +61,8 @@ enum Name {
     Evaluate,
     /// Durable Consume, against the same statements without a server, a bare commit, and an empty call.
     Consume,
+    /// Evaluate through TLS, without and with a client's certificate, and what a connection costs, against plaintext.
+    Tls,
     /// From the start to SERVING, memory, the first page of a long list.
     Start,
     /// Durable Consume while everything else in the database expires, against itself while nothing does; once.
@@ -124,12 +131,20 @@ fn measure(command: &BenchCommand, plan: &Plan, err: &mut dyn Write) -> io::Resu
         }
         None => None,
     };
-    let all = all.into_iter().chain(shared.into_iter().filter(|_| server.is_some()));
+    if command.only.contains(&Name::Tls) && command.certificates.is_none() {
+        return Err(io::Error::other("what TLS costs is asked for without --certificates"));
+    }
+    let all = all.into_iter().chain(command.certificates.as_ref().map(|_| Name::Tls));
+    let all = all.chain(shared.into_iter().filter(|_| server.is_some()));
     let wanted = all.filter(|name| command.only.is_empty() || command.only.contains(name));
     wanted
         .map(|name| match name {
             Name::Evaluate => evaluate::run(&world, plan),
             Name::Consume => consume::run(&world, plan),
+            Name::Tls => {
+                let certificates = command.certificates.as_deref().ok_or(io::ErrorKind::NotFound)?;
+                sealed::run(&world, plan, certificates)
+            }
             Name::Start => start::run(&world, plan),
             Name::Expire => expire::run(&world, plan),
             Name::Shared | Name::SharedExpire | Name::SharedWatch => {

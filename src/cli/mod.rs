@@ -2,6 +2,7 @@
 //! reach or start.
 
 mod approvals;
+mod audit;
 mod bench;
 pub mod catalog;
 mod check;
@@ -46,6 +47,8 @@ enum Command {
     Evaluate(evaluate::EvaluateCommand),
     /// Lists, shows and decides approvals, at a sidecar.
     Approvals(approvals::ApprovalsCommand),
+    /// Exports the audit, verifies that nothing in it was changed, and proves single records.
+    Audit(audit::AuditCommand),
     /// Makes and updates catalogs of actions.
     Catalog(catalog::CatalogCommand),
     /// Runs policy tests: cases as data against a policy.
@@ -92,6 +95,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
         Command::Check(command) => check::run(command, out),
         Command::Evaluate(command) => evaluate::run(command, out, err),
         Command::Approvals(command) => approvals::run(command, out, err),
+        Command::Audit(command) => audit::run(command, out, err),
         Command::Catalog(command) => catalog::run(command, out, err),
         Command::Test(command) => policy_test::run(command, out, err),
         Command::Fingerprint(command) => fingerprint::run(command, out, err),

@@ -56,7 +56,7 @@ impl Connection {
     pub(super) fn credential(&self) -> Result<Bearer, (Exit, String)> {
         let (place, token) = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
             (Some(path), _) => {
-                let mut text = Zeroizing::new(String::with_capacity(256));
+                let mut text = Zeroizing::new(String::with_capacity(4096 + 64));
                 let read = File::open(path).and_then(|file| file.take(TOKEN_BYTES).read_to_string(&mut text));
                 let place = path.display().to_string();
                 read.map_err(|cause| (Exit::Unreachable, format!("{place}: {cause}")))?;
@@ -122,7 +122,7 @@ impl Refused {
                 source = cause.source();
             }
             if let Some(advice) = tls::advice(&message) {
-                message = format!("{message}. {advice}");
+                message = format!("{message}; {advice}");
             }
         }
         Self { code: status.code(), reason, message, metadata }

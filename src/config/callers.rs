@@ -256,7 +256,7 @@ fn claims(section: &CallerSection, issuer: &str, place: &str, problems: &mut Vec
 }
 
 fn token_in(path: &Path) -> Result<TokenHash, String> {
-    let mut text = Zeroizing::new(String::with_capacity(256));
+    let mut text = Zeroizing::new(String::with_capacity(4096 + 64));
     let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
     file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(|cause| cause.to_string())?;
     let token = text.trim_end_matches(['\r', '\n']);

@@ -106,7 +106,7 @@ fn issuer(section: IssuerSection, folder: &Path, place: &str, problems: &mut Vec
     match (&section.groups_claim, groups.is_empty()) {
         (None, false) => problems.push(format!("{place}: groups: means nothing without groups_claim")),
         (Some(_), true) => {
-            problems.push(format!("{place}: groups_claim: means nothing without groups: only those count"))
+            problems.push(format!("{place}: groups_claim: means nothing without groups: only those count"));
         }
         (None, true) | (Some(_), false) => {}
     }

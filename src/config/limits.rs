@@ -20,27 +20,27 @@ pub(super) struct LimitsSection {
     arguments_bytes: Option<usize>,
     open_per_principal: Option<u32>,
     open_per_agent: Option<u32>,
-    message_bytes: Option<usize>,
-    calls_per_caller: Option<u32>,
-    streams_per_caller: Option<u32>,
-    rate_per_caller: Option<u32>,
-    burst_per_caller: Option<u32>,
     connections: Option<usize>,
     handshake_timeout: Option<String>,
     open_per_action: Option<u32>,
     asked_per_principal: Option<u32>,
     asked_within: Option<String>,
     cool_off: Option<String>,
+    message_bytes: Option<usize>,
+    calls_per_caller: Option<u32>,
+    streams_per_caller: Option<u32>,
+    rate_per_caller: Option<u32>,
+    burst_per_caller: Option<u32>,
 }
 
 /// What the section comes to.
 pub(super) struct Resolved {
     pub(super) arguments_bytes: usize,
-    pub(super) message_bytes: usize,
-    pub(super) of_callers: CallerLimits,
     pub(super) connections: usize,
     pub(super) handshake_timeout: Duration,
     pub(super) question_limits: QuestionLimits,
+    pub(super) message_bytes: usize,
+    pub(super) of_callers: CallerLimits,
 }
 
 /// What a message may measure where nothing is said: a batch of a hundred ordinary invocations, or a few large ones.
@@ -77,6 +77,15 @@ pub(super) fn resolve(section: LimitsSection, problems: &mut Vec<String>) -> Res
         crate::domain::canonical::MAX_BYTES,
         problems,
     );
+    // A descriptor each, and some memory: what a listener of a sidecar has to do with is far below.
+    let connections = bounded("limits.connections", section.connections, 1_024, 1, 1_000_000, problems);
+    let handshake_timeout = span(
+        "limits.handshake_timeout",
+        section.handshake_timeout,
+        Duration::from_secs(10),
+        (Duration::from_millis(100), Duration::from_secs(60)),
+        problems,
+    );
     let message_bytes = bounded(
         "limits.message_bytes",
         section.message_bytes,
@@ -100,17 +109,22 @@ pub(super) fn resolve(section: LimitsSection, problems: &mut Vec<String>) -> Res
         default.rate,
         problems,
     );
-    // A descriptor each, and some memory: what a listener of a sidecar has to do with is far below.
-    let connections = bounded("limits.connections", section.connections, 1_024, 1, 1_000_000, problems);
-    let handshake_timeout = span(
-        "limits.handshake_timeout",
-        section.handshake_timeout,
-        Duration::from_secs(10),
-        (Duration::from_millis(100), Duration::from_secs(60)),
-        problems,
-    );
     let of_callers = CallerLimits { calls, streams, rate };
-    Resolved { arguments_bytes, question_limits, connections, handshake_timeout, message_bytes, of_callers }
+    Resolved { arguments_bytes, message_bytes, question_limits, of_callers, connections, handshake_timeout }
+}
+
+/// Names the limits that look back further than what they look at is kept.
+pub(super) fn outlive(limits: &QuestionLimits, retention: &Retention, problems: &mut Vec<String>) {
+    let shorter = |kept: Option<Duration>, span: Duration| kept.is_some_and(|kept| kept < span);
+    if limits.asked.is_some_and(|asked| shorter(retention.audit_records, asked.within)) {
+        problems.push(
+            "limits.asked_within: is longer than retention.audit_records: what is deleted is not counted".to_owned(),
+        );
+    }
+    if shorter(retention.approvals, limits.cool_off) {
+        problems
+            .push("limits.cool_off: is longer than retention.approvals: what is deleted is not remembered".to_owned());
+    }
 }
 
 /// A rate, with its burst, which is a second's worth where nothing is said. 0 is none.
@@ -134,18 +148,4 @@ pub(super) fn rate(
     let inherited = otherwise.filter(|_| rate.is_none()).map(|otherwise| otherwise.burst);
     let burst = bounded(burst_key, burst, inherited.unwrap_or(per_second), 1, MOST_RATE, problems);
     Some(Rate { per_second, burst })
-}
-
-/// Names the limits that look back further than what they look at is kept.
-pub(super) fn outlive(limits: &QuestionLimits, retention: &Retention, problems: &mut Vec<String>) {
-    let shorter = |kept: Option<Duration>, span: Duration| kept.is_some_and(|kept| kept < span);
-    if limits.asked.is_some_and(|asked| shorter(retention.audit_records, asked.within)) {
-        problems.push(
-            "limits.asked_within: is longer than retention.audit_records: what is deleted is not counted".to_owned(),
-        );
-    }
-    if shorter(retention.approvals, limits.cool_off) {
-        problems
-            .push("limits.cool_off: is longer than retention.approvals: what is deleted is not remembered".to_owned());
-    }
 }

@@ -1,5 +1,19 @@
 //! What the audit keeps: a record of every state change and every decision that let something happen or refused it. The
 //! store stamps id and time, in the transaction of what is recorded. Never arguments, tokens or previews.
+//!
+//! Records are sealed afterwards, so that what became of them can be proven:
+//!
+//! - `leaf`: a record as one text, of which a seal is the hash
+//! - `tree`: the Merkle tree over the seals, and its proofs
+//! - `log`: the seals as they stand, and the next ones
+//! - `checkpoint`: what the tree was at some size, to be signed
+//! - `verify`: an export held against itself and against checkpoints
+
+pub mod checkpoint;
+pub mod leaf;
+pub mod log;
+pub mod tree;
+pub mod verify;
 
 use super::fingerprint::Fingerprint;
 use super::ids::{ApprovalId, AuditRecordId, ExecutionId, WaitId};

@@ -221,6 +221,8 @@ mod tests {
 
     use super::*;
     use crate::domain::canonical::{Limits, MAX_BYTES, Top, canonicalise};
+    use crate::domain::testing::moved;
+    use proptest::prelude::*;
 
     const VECTORS: &str = include_str!("../../tests/vectors/canonical-and-fingerprint.json");
 
@@ -287,6 +289,33 @@ mod tests {
         ] {
             let input = FingerprintInput { account, action, connector, objective, arguments: &none };
             assert!(seen.insert(Fingerprint::of(&input)), "{input:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fingerprints_are_equal_where_all_that_they_cover_is_and_nowhere_else((one, other) in moved(6), revision in 0..2_u64) {
+            let of = |fields: &[String], revision| {
+                let member = |name: &str, text: &str| format!("{}:{}", serde_json::json!(name), serde_json::json!(text));
+                let arguments = parse(&format!("{{{}}}", member("k", &fields[5])));
+                Fingerprint::of(&FingerprintInput {
+                    account: &fields[0],
+                    action: &fields[1],
+                    connector: &fields[2],
+                    objective: Some(ObjectiveRef { transcript: &fields[3], id: &fields[4], revision }),
+                    arguments: &arguments,
+                })
+            };
+            prop_assert_eq!(of(&one, 0) == of(&other, revision), one == other && revision == 0);
+        }
+
+        #[test]
+        fn digests_of_arguments_are_equal_where_the_arguments_are_and_nowhere_else((one, other) in moved(4)) {
+            let of = |fields: &[String]| {
+                let text = serde_json::json!({ "a": fields[0], "b": [fields[1], fields[2]], "c": { "d": fields[3] } });
+                parse(&text.to_string()).digest()
+            };
+            prop_assert_eq!(of(&one) == of(&other), one == other);
         }
     }
 

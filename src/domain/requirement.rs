@@ -322,6 +322,34 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::testing::moved;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn requirements_have_one_digest_where_they_ask_the_same_and_nowhere_else(
+            (one, other) in moved(4),
+            (quorum, quorum_too) in (1..3_u32, 1..3_u32),
+            (split, split_too) in (0..5_usize, 0..5_usize),
+            (excludes, excludes_too) in any::<(bool, bool)>(),
+        ) {
+            let of = |fields: &[String], quorum, split: usize, excludes| {
+                let entry = |(place, text): (usize, &String)| {
+                    let kind = if place % 2 == 0 { "group" } else { "person" };
+                    Approver::parse(&format!("{kind}:{text}"))
+                };
+                let entries: Vec<Approver> = fields.iter().enumerate().filter_map(entry).collect();
+                let (first, rest) = entries.split_at(split.min(entries.len()));
+                let clauses = [first, rest].map(|entries| Clause::new(entries.iter().cloned(), quorum));
+                Requirement::new(clauses.into_iter().flatten(), excludes, Duration::from_secs(60), Duration::from_secs(60))
+            };
+            let made = of(&one, quorum, split, excludes).zip(of(&other, quorum_too, split_too, excludes_too));
+            prop_assume!(made.is_some());
+            let Some((a, b)) = made else { return Ok(()) };
+            let same = a.clauses() == b.clauses() && a.exclude_requester() == b.exclude_requester();
+            prop_assert_eq!(a.digest() == b.digest(), same);
+        }
+    }
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()

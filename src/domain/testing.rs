@@ -16,6 +16,7 @@ use super::scope::Scope;
 use super::text::Identifier;
 use super::time::Timestamp;
 use super::wait::{Opened, Opening, Resuming, Wait};
+use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -302,4 +303,35 @@ pub fn documented<'a>(source: &'a str, heading: &str) -> Vec<&'a str> {
 
 fn hex(text: &str) -> String {
     super::hex::hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// Texts in their fields, and the same or others: text moved across the border to the next field, or back, whole fields
+/// exchanged, or nothing done. What joins fields must tell them apart where they differ, and only there. The texts are full of
+/// what stands between fields somewhere, and are valid identifiers where they are not empty.
+pub fn moved(fields: usize) -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
+    let texts = prop::collection::vec("[a1,:|.\"\\\\\\[\\]{}/=-]{0,5}", fields);
+    (texts, 0..fields, 0..fields, 0..6_usize, 0..5_usize).prop_map(|(before, one, other, how_far, how)| {
+        let mut after = before.clone();
+        let next = (one + 1) % after.len();
+        match how {
+            0 => {}
+            1 => {
+                let kept = after[one].len().saturating_sub(how_far);
+                let text = after[one].split_off(kept);
+                after[next].insert_str(0, &text);
+            }
+            2 => {
+                let end = how_far.min(after[next].len());
+                let rest = after[next].split_off(end);
+                let text = std::mem::replace(&mut after[next], rest);
+                after[one].push_str(&text);
+            }
+            3 => after.swap(one, other),
+            _ => {
+                let text = std::mem::take(&mut after[one]);
+                after[other].push_str(&text);
+            }
+        }
+        (before, after)
+    })
 }

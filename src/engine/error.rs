@@ -88,6 +88,23 @@ pub enum EngineError {
     WatchInterrupted,
     /// The sidecar stops, and nobody watches any more.
     Stopping,
+    /// Something of the audit cannot be told or proven.
+    Audit(AuditRefusal),
+}
+
+/// Why something of the audit cannot be told or proven.
+#[derive(Debug)]
+pub enum AuditRefusal {
+    /// No seal is of a record with this id: there is none, or it has not been sealed.
+    RecordNotSealed,
+    /// There is no such checkpoint, or none that covers the record yet.
+    CheckpointUnknown,
+    /// The log never had this size, or there is nothing to prove about it.
+    SizeUnknown,
+    /// So many export at once.
+    TooManyExports,
+    /// The log is not what it should be.
+    Damaged(&'static str),
 }
 
 impl From<StoreError> for EngineError {

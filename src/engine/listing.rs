@@ -259,3 +259,22 @@ fn approval_cursor(text: &str) -> Option<(Timestamp, ApprovalId)> {
     let (time, id) = text.split_once('|')?;
     Some((Timestamp::from_micros(time.parse().ok()?), ApprovalId::parse(id)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::testing::moved;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn queries_read_the_same_where_they_are_and_nowhere_else((one, other) in moved(4), fewer in any::<bool>()) {
+            let mut other = other;
+            if fewer {
+                let last = other.pop().unwrap_or_default();
+                other.iter_mut().take(1).for_each(|first| first.push_str(&last));
+            }
+            prop_assert_eq!(joined(&one) == joined(&other), one == other);
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod arguments;
+mod audit;
 mod consume;
 mod error;
 mod evaluations;
@@ -15,7 +16,9 @@ mod waits;
 mod watching;
 
 pub use arguments::WholeArguments;
+pub use audit::{AuditExport, Exported, LogTold, RecordProof};
 pub use consume::{ConsumeCall, Permit};
+pub use error::AuditRefusal;
 pub use error::EngineError;
 pub use evaluations::{Evaluation, EvaluationAudit};
 pub use executions::OutcomeReport;
@@ -35,11 +38,12 @@ use crate::domain::policy::{Policy, PolicyCall};
 use crate::domain::preview::Previewer;
 use crate::domain::text::Identifier;
 use crate::metrics::Metrics;
+use crate::sealer::Sealer;
 use crate::storage::{QuestionLimits, Store};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How often a change is tried again when others changed the record in between.
 const TRIES: usize = 4;
@@ -55,6 +59,7 @@ pub struct Engine {
     evaluation_audit: Option<Arc<EvaluationAudit>>,
     permits: Option<PermitNames>,
     watching: Arc<watching::Hub>,
+    sealer: OnceLock<Arc<Sealer>>,
 }
 
 /// An agent's caller, as the engine knows it.
@@ -92,6 +97,7 @@ impl Engine {
             metrics: Arc::default(),
             evaluation_audit: None,
             permits: None,
+            sealer: OnceLock::new(),
         }
     }
 
@@ -114,6 +120,12 @@ impl Engine {
     #[must_use]
     pub fn signing_permits(self, names: PermitNames) -> Self {
         Self { permits: Some(names), ..self }
+    }
+
+    /// Names whoever seals the audit of this table; the first one that is named stays.
+    pub fn sealed_by(&self, sealer: Arc<Sealer>) {
+        // A second one would be of a second store, and an engine has one.
+        let _ = self.sealer.set(sealer);
     }
 
     /// What is counted.

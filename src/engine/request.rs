@@ -235,6 +235,7 @@ fn refusal_of(error: &EngineError) -> Option<&'static str> {
         | EngineError::ArgumentsErased(_)
         | EngineError::Sealing(_)
         | EngineError::Signing(_)
+        | EngineError::Audit(_)
         | EngineError::SecretMissing(_)
         | EngineError::LostRace
         | EngineError::PageTokenInvalid
@@ -268,4 +269,59 @@ fn digest(question: &Question) -> String {
         hash.update(part.as_bytes());
     }
     hex(&hash.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::arguments::Arguments;
+    use crate::domain::invocation::Said;
+    use crate::domain::testing::{at, moved};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A question of these texts; none where one of them is no identifier.
+    fn question(fields: &[String], retry_of: bool, within: Option<u64>) -> Option<Question> {
+        let id = |text: &String| Identifier::parse(text).ok();
+        let maybe = |text: &String| if text.is_empty() { Some(None) } else { id(text).map(Some) };
+        let said = Said {
+            principal: id(&fields[0])?,
+            agent: id(&fields[1])?,
+            conversation: maybe(&fields[2])?,
+            connection: maybe(&fields[3])?,
+            connector: id(&fields[4])?,
+            action: id(&fields[5])?,
+            account: maybe(&fields[6])?,
+            objective: None,
+            tool_definition_digest: None,
+            labels: BTreeMap::from([(fields[7].clone(), fields[8].clone()), (fields[9].clone(), "x".to_owned())]),
+        };
+        let other = Uuid::from_u128(u128::from(at(0).micros().unsigned_abs()));
+        Some(Question {
+            invocation: Invocation::new(said, Arguments::default()),
+            request_id: None,
+            // One of the two is given, and always the same id.
+            wait: (!retry_of).then(|| WaitId::new(other)),
+            retry_of: retry_of.then(|| ExecutionId::new(other)),
+            agent_note: Some(fields[10].clone()).filter(|note| !note.is_empty()),
+            decide_within: within.map(Duration::from_micros),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn requests_have_one_digest_where_they_say_the_same_and_nowhere_else(
+            (one, other) in moved(11),
+            (retries, retries_too) in any::<(bool, bool)>(),
+            (within, within_too) in (prop::option::of(1..3_u64), prop::option::of(1..3_u64)),
+        ) {
+            let questions = question(&one, retries, within).zip(question(&other, retries_too, within_too));
+            prop_assume!(questions.is_some());
+            let Some((a, b)) = questions else { return Ok(()) };
+            let same = a.invocation.subject == b.invocation.subject
+                && a.agent_note == b.agent_note
+                && (retries, within) == (retries_too, within_too);
+            prop_assert_eq!(digest(&a) == digest(&b), same);
+        }
+    }
 }

@@ -62,6 +62,7 @@ pub struct Metrics {
     pub policy: PolicyStatus,
     writer: OnceLock<Source<WriterFigures>>,
     sweeper: OnceLock<Source<SweeperFigures>>,
+    sealer: OnceLock<Source<SealerFigures>>,
 }
 
 /// Where figures are read that somebody else keeps.
@@ -90,6 +91,7 @@ impl Metrics {
             secrets_missing: Gauge::default(),
             policy: PolicyStatus::default(),
             sweeper: OnceLock::new(),
+            sealer: OnceLock::new(),
             writer: OnceLock::new(),
         }
     }
@@ -109,6 +111,16 @@ impl Metrics {
     pub fn read_sweeper(&self, source: impl Fn() -> Option<SweeperFigures> + Send + Sync + 'static) {
         // As above.
         let _ = self.sweeper.set(Box::new(source));
+    }
+
+    /// The same of whoever seals the audit.
+    pub fn read_sealer(&self, source: impl Fn() -> Option<SealerFigures> + Send + Sync + 'static) {
+        // As above.
+        let _ = self.sealer.set(Box::new(source));
+    }
+
+    fn sealer(&self) -> Option<SealerFigures> {
+        self.sealer.get().and_then(|source| source())
     }
 
     fn sweeper(&self) -> Option<SweeperFigures> {
@@ -467,6 +479,23 @@ pub struct SweeperFigures {
     pub erased: u64,
     /// Rows that were deleted.
     pub deleted: u64,
+}
+
+/// What sealing the audit came to since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SealerFigures {
+    /// Passes that failed, and checkpoints that could not be written to their file.
+    pub failures: u64,
+    /// Records that this process sealed.
+    pub sealed: u64,
+    /// Checkpoints that this process signed.
+    pub checkpoints: u64,
+    /// Checkpoints that were due and not signed, because the log is not what was signed before.
+    pub refusals: u64,
+    /// For how long the oldest record that has no seal has had none.
+    pub lag: Duration,
+    /// The size and the time, in seconds since the epoch, of the newest checkpoint.
+    pub newest: Option<(u64, i64)>,
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ impl Collector for All {
         decisions(&mut page, metrics)?;
         waiting(&mut page, metrics)?;
         audit(&mut page, metrics)?;
+        seals(&mut page, metrics)?;
         store(&mut page, metrics)?;
         upkeep(&mut page, metrics)?;
         build(&mut page)?;
@@ -234,6 +235,35 @@ fn audit(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
         "countersign_evaluation_audit_refused",
         "Evaluations that were refused because there was no place for their record.",
         queue.refused.get(),
+    )
+}
+
+fn seals(page: &mut Page<'_>, metrics: &Metrics) -> fmt::Result {
+    let sealer = metrics.sealer();
+    let figures = sealer.unwrap_or_default();
+    page.counter("countersign_audit_sealed", "Audit records that this process sealed.", figures.sealed)?;
+    page.gauge(
+        "countersign_audit_seal_lag_seconds",
+        "For how long the oldest audit record without a seal has had none.",
+        sealer.map(|figures| figures.lag.as_secs_f64()),
+    )?;
+    page.counter("countersign_audit_seal_failures", "Passes of sealing that failed.", figures.failures)?;
+    page.counter("countersign_audit_checkpoints", "Checkpoints that this process signed.", figures.checkpoints)?;
+    page.counter(
+        "countersign_audit_checkpoints_refused",
+        "Checkpoints that were due and not signed, because the log is not what was signed before.",
+        figures.refusals,
+    )?;
+    let newest = sealer.and_then(|figures| figures.newest);
+    page.gauge(
+        "countersign_audit_checkpoint_size",
+        "Records that the newest checkpoint covers.",
+        newest.map(|(size, _)| i64::try_from(size).unwrap_or(i64::MAX)),
+    )?;
+    page.gauge(
+        "countersign_audit_checkpoint_timestamp_seconds",
+        "When the newest checkpoint was signed.",
+        newest.map(|(_, time)| time),
     )
 }
 

@@ -19,6 +19,9 @@ pub const REASONS: &[&str] = &[
     "ASKED_TOO_OFTEN",
     "ATTEMPT_ID_REUSED",
     "ATTEMPT_OVER",
+    "AUDIT_CHECKPOINT_NOT_FOUND",
+    "AUDIT_RECORD_NOT_SEALED",
+    "AUDIT_SIZE_UNKNOWN",
     "CALLER_CALLS_LIMIT",
     "CALLER_OUT_OF_BOUNDS",
     "CALLER_RATE_LIMIT",
@@ -93,6 +96,7 @@ mod tests {
     fn every_reason_that_a_refusal_may_have_is_one_of_them() {
         let errors = concat!(
             include_str!("../service/errors.rs"),
+            include_str!("../service/errors/audit.rs"),
             include_str!("../service/errors/callers.rs"),
             include_str!("../service/errors/fatigue.rs")
         );

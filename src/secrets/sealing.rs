@@ -109,6 +109,24 @@ fn bound(approval: ApprovalId, fingerprint: &Fingerprint) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::domain::fingerprint::Digest;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_is_bound_to_one_approval_and_fingerprint_and_to_no_other(
+            (one, other) in any::<(u128, u128)>(),
+            (call, another) in any::<([u8; 32], [u8; 32])>(),
+            (same_approval, same_call) in any::<(bool, bool)>(),
+        ) {
+            let approval = |number| ApprovalId::new(Uuid::from_u128(number));
+            let of = |call| Fingerprint::from_digest(Digest::from_bytes(call));
+            let (other, another) = (if same_approval { one } else { other }, if same_call { call } else { another });
+            let (a, b) = (bound(approval(one), &of(call)), bound(approval(other), &of(another)));
+            prop_assert_eq!(a.len(), b.len(), "each part has one length");
+            prop_assert_eq!(a == b, (one, call) == (other, another));
+        }
+    }
 
     const KEY: [u8; 32] = [7; 32];
     const ARGUMENTS: &str = r#"{"body":"Hello","password":"hunter2"}"#;

@@ -1,6 +1,36 @@
 //! The keys of one secret.
 
 use super::*;
+use crate::domain::testing::moved;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+proptest! {
+    #[test]
+    fn page_tokens_are_of_one_query_and_cursor_and_of_no_other((one, other) in moved(2)) {
+        let keys = keys(1);
+        let of = |fields: &[String]| keys.page_token(fields[0].as_bytes(), &fields[1]);
+        let code = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
+        prop_assert_eq!(of(&one) == of(&other), one == other);
+        prop_assert_eq!(code(&of(&one)) == code(&of(&other)), one == other, "also what signs it");
+        prop_assert_eq!(keys.page_cursor(one[0].as_bytes(), &of(&one)), Some(one[1].clone()));
+        prop_assert_eq!(keys.page_cursor(one[0].as_bytes(), &of(&other)).is_some(), one[0] == other[0]);
+    }
+
+    #[test]
+    fn consume_tokens_are_of_one_approval_and_of_no_other(one in any::<u128>(), bit in 0..129_u32) {
+        let keys = keys(1);
+        let other = if bit == 128 { one } else { one ^ (1 << bit) };
+        let of = |number| ApprovalId::new(Uuid::from_u128(number));
+        let (token, another) = (keys.consume_token(of(one)), keys.consume_token(of(other)));
+        prop_assert_eq!(token == another, one == other);
+        prop_assert_eq!(keys.approval_of(&token), Some(of(one)));
+        // The id of one with the code of the other.
+        let (named, _) = token.rsplit_once('.').unwrap();
+        let (_, code) = another.rsplit_once('.').unwrap();
+        prop_assert_eq!(keys.approval_of(&format!("{named}.{code}")).is_some(), one == other);
+    }
+}
 
 pub(super) fn keys(byte: u8) -> Keys {
     ServerSecret(Zeroizing::new([byte; 32])).keys().unwrap()

@@ -55,9 +55,13 @@ pub const ACCESS: &[Access] = &[
     of("/countersign.v1.ApproverService/ListApprovals", Role::Approver, Bounds::Person),
     of("/countersign.v1.ApproverService/RevokeApproval", Role::Approver, Bounds::Person),
     of("/countersign.v1.ApproverService/WatchApprovals", Role::Approver, Bounds::Person),
+    of("/countersign.v1.OperatorService/ExportAudit", Role::Operator, Bounds::Everything),
+    of("/countersign.v1.OperatorService/GetAuditCheckpoint", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/GetPolicy", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/ListAuditRecords", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/ListExecutions", Role::Operator, Bounds::Everything),
+    of("/countersign.v1.OperatorService/ProveAuditConsistency", Role::Operator, Bounds::Everything),
+    of("/countersign.v1.OperatorService/ProveAuditRecord", Role::Operator, Bounds::Everything),
 ];
 
 /// The entry of the method at this path, exactly as the router resolves it.

@@ -31,8 +31,11 @@ const LONGEST_CALL: Duration = Duration::from_secs(60);
 /// Where our own methods are.
 const OURS: &str = "/countersign.v1.";
 /// Those of them that stream. All others answer once.
-pub(super) const STREAMS: [&str; 2] =
-    ["/countersign.v1.AgentService/WatchApproval", "/countersign.v1.ApproverService/WatchApprovals"];
+pub(super) const STREAMS: [&str; 3] = [
+    "/countersign.v1.AgentService/WatchApproval",
+    "/countersign.v1.ApproverService/WatchApprovals",
+    "/countersign.v1.OperatorService/ExportAudit",
+];
 
 /// Puts [`Edge`] before the doors.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod audit;
 mod callers;
 mod fatigue;
 mod waits;
@@ -218,6 +219,7 @@ pub(super) fn status(error: &EngineError) -> Status {
         EngineError::WatchTooSlow => watch_again("WATCH_TOO_SLOW", "what there was to tell was not taken in time"),
         EngineError::WatchInterrupted => watch_again("WATCH_INTERRUPTED", "some changes can no longer be told"),
         EngineError::Stopping => stopping(),
+        EngineError::Audit(refused) => audit::status(refused),
     }
 }
 

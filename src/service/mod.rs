@@ -4,6 +4,7 @@
 mod access;
 mod agent;
 mod approver;
+mod audit;
 mod counting;
 mod edge;
 mod errors;

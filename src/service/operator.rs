@@ -1,11 +1,13 @@
 //! `OperatorService`: the door of whoever runs the sidecar.
 
 use super::fields::Violations;
-use super::{Doors, errors, operator_caller, render};
+use super::{Doors, audit, credential_ended, errors, operator_caller, render, streams, to_the_end};
+use crate::domain::ids::AuditRecordId;
 use crate::domain::limits;
 use crate::engine::{AuditFilter, ExecutionFilter};
 use crate::proto;
 use crate::proto::operator_service_server::OperatorService;
+use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 /// What a page holds where the request says nothing.
@@ -118,5 +120,66 @@ impl OperatorService for Doors {
             records: page.rows.into_iter().map(render::audit_record).collect(),
             next_page_token: page.next_page_token.unwrap_or_default(),
         }))
+    }
+
+    type ExportAuditStream = streams::Answers<proto::ExportAuditResponse>;
+
+    async fn export_audit(
+        &self,
+        request: Request<proto::ExportAuditRequest>,
+    ) -> Result<Response<Self::ExportAuditStream>, Status> {
+        let caller = operator_caller(&request)?;
+        let ended = credential_ended(&request)?;
+        let export = self.engine.export_audit(request.get_ref().from_leaf).map_err(|error| errors::status(&error))?;
+        tracing::info!(%caller, "the audit is exported");
+        Ok(Response::new(streams::until(ended, audit::parts(export))))
+    }
+
+    async fn get_audit_checkpoint(
+        &self,
+        request: Request<proto::GetAuditCheckpointRequest>,
+    ) -> Result<Response<proto::GetAuditCheckpointResponse>, Status> {
+        operator_caller(&request)?;
+        let proto::GetAuditCheckpointRequest { size, sign_now } = request.into_inner();
+        let refused = |error| errors::status(&error);
+        let size = (size > 0).then_some(size);
+        let engine = Arc::clone(&self.engine);
+        let checkpoint = to_the_end(async move { engine.audit_checkpoint(size, sign_now).await }).await?;
+        let log = self.engine.audit_log().await.map_err(refused)?;
+        let (checkpoint, log) = (Some(audit::checkpoint(checkpoint)), Some(audit::log(log)));
+        Ok(Response::new(proto::GetAuditCheckpointResponse { checkpoint, log }))
+    }
+
+    async fn prove_audit_record(
+        &self,
+        request: Request<proto::ProveAuditRecordRequest>,
+    ) -> Result<Response<proto::ProveAuditRecordResponse>, Status> {
+        operator_caller(&request)?;
+        let text = request.into_inner().record_id;
+        let mut violations = Violations::default();
+        let id = AuditRecordId::parse(&text);
+        if id.is_none() {
+            violations.add("record_id", "must be the id of a record: a UUID");
+        }
+        violations.finish()?;
+        let id = id.map(|id| id.to_string()).unwrap_or_default();
+        let proof = self.engine.prove_audit_record(&id).await.map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::ProveAuditRecordResponse {
+            entry: Some(audit::entry(proof.entry)),
+            path: audit::hashes(proof.path),
+            checkpoint: Some(audit::checkpoint(proof.checkpoint)),
+        }))
+    }
+
+    async fn prove_audit_consistency(
+        &self,
+        request: Request<proto::ProveAuditConsistencyRequest>,
+    ) -> Result<Response<proto::ProveAuditConsistencyResponse>, Status> {
+        operator_caller(&request)?;
+        let proto::ProveAuditConsistencyRequest { older_size, newer_size } = request.into_inner();
+        let newer = (newer_size > 0).then_some(newer_size);
+        let proven = self.engine.prove_audit_consistency(older_size, newer).await;
+        let (newer_size, path) = proven.map_err(|error| errors::status(&error))?;
+        Ok(Response::new(proto::ProveAuditConsistencyResponse { newer_size, path: audit::hashes(path) }))
     }
 }

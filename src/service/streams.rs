@@ -60,7 +60,7 @@ fn refused(error: EngineError) -> Status {
 }
 
 /// Answers until a credential ends; then they are refused, and what they held is let go, also where nobody reads them.
-fn until<T: Send + 'static>(
+pub(super) fn until<T: Send + 'static>(
     ended: impl Future<Output = ()> + Send + 'static,
     answers: impl Stream<Item = Result<T, Status>> + Send + 'static,
 ) -> Answers<T> {

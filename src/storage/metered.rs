@@ -3,11 +3,15 @@
 
 use super::changes::Changes;
 use super::{
-    Accepting, ApprovalQuery, AttemptKey, AuditQuery, Backlog, EarlierRequest, ExecutionPage, ExecutionQuery, Loaded,
-    NewApproval, OpenedWait, Requested, ResumedWait, Saved, Store, StoreError, StoredKey, Sweep, Swept, Viewer,
-    WaitRecord, Waited, WithArguments,
+    Accepting, ApprovalQuery, AttemptKey, AuditEntry, AuditQuery, Backlog, CheckpointQuery, EarlierRequest,
+    ExecutionPage, ExecutionQuery, Loaded, LogStanding, NewApproval, OpenedWait, Requested, ResumedWait, Saved,
+    SealPass, SealStore, SealedSlice, Store, StoreError, StoredKey, Sweep, Swept, Viewer, WaitRecord, Waited,
+    WithArguments,
 };
 use crate::domain::approval::Approval;
+use crate::domain::audit::leaf::StoredRecord;
+use crate::domain::audit::log::StoredCheckpoint;
+use crate::domain::audit::tree::Hash;
 use crate::domain::audit::{AuditEvent, AuditKind, AuditRecord};
 use crate::domain::change::Change;
 use crate::domain::consume::ConsumeFacts;
@@ -18,6 +22,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::wait::{Opening, Resuming, Wait};
 use crate::metrics::{Metrics, OperationFigures, StoreFailure};
 use async_trait::async_trait;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,10 +54,16 @@ enum Operation {
     NoteApprover,
     Keys,
     AddKey,
+    AuditLog,
+    Seal,
+    AuditEntries,
+    AuditHashes,
+    AuditCheckpoints,
+    AddCheckpoint,
 }
 
 impl Operation {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 31] = [
         Self::Time,
         Self::Request,
         Self::EarlierRequest,
@@ -78,6 +89,12 @@ impl Operation {
         Self::NoteApprover,
         Self::Keys,
         Self::AddKey,
+        Self::AuditLog,
+        Self::Seal,
+        Self::AuditEntries,
+        Self::AuditHashes,
+        Self::AuditCheckpoints,
+        Self::AddCheckpoint,
     ];
 
     /// The name of it, as the trait says it.
@@ -108,6 +125,12 @@ impl Operation {
             Self::NoteApprover => "note_approver",
             Self::Keys => "keys",
             Self::AddKey => "add_key",
+            Self::AuditLog => "audit_log",
+            Self::Seal => "seal",
+            Self::AuditEntries => "audit_entries",
+            Self::AuditHashes => "audit_hashes",
+            Self::AuditCheckpoints => "audit_checkpoints",
+            Self::AddCheckpoint => "add_checkpoint",
         }
     }
 }
@@ -323,6 +346,58 @@ impl<S: Store> Store for Metered<S> {
 
     async fn close(&self) {
         self.store.close().await;
+    }
+}
+
+#[async_trait]
+impl<S: Store> SealStore for Metered<S> {
+    async fn audit_log(&self) -> Result<Loaded<Option<LogStanding>>, StoreError> {
+        self.timed(Operation::AuditLog, self.store.audit_log()).await
+    }
+
+    async fn begin_audit_log(&self, origin: &str) -> Result<(), StoreError> {
+        self.timed(Operation::AuditLog, self.store.begin_audit_log(origin)).await
+    }
+
+    async fn seal(&self, pass: SealPass) -> Result<Loaded<SealedSlice>, StoreError> {
+        self.timed(Operation::Seal, self.store.seal(pass)).await
+    }
+
+    async fn look_for_unsealed(&self, after: i64, limit: u32) -> Result<(Vec<i64>, Option<i64>), StoreError> {
+        self.timed(Operation::AuditLog, self.store.look_for_unsealed(after, limit)).await
+    }
+
+    async fn records_after(&self, after: i64, limit: u32) -> Result<Vec<(StoredRecord, bool)>, StoreError> {
+        self.timed(Operation::AuditRecords, self.store.records_after(after, limit)).await
+    }
+
+    async fn audit_entries(&self, from: u64, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.timed(Operation::AuditEntries, self.store.audit_entries(from, limit)).await
+    }
+
+    async fn audit_entry_of(&self, record_id: &str) -> Result<Option<AuditEntry>, StoreError> {
+        self.timed(Operation::AuditEntries, self.store.audit_entry_of(record_id)).await
+    }
+
+    async fn audit_hashes(&self, level: u8, first: u64, count: u32) -> Result<BTreeMap<u64, Hash>, StoreError> {
+        self.timed(Operation::AuditHashes, self.store.audit_hashes(level, first, count)).await
+    }
+
+    async fn audit_checkpoints(
+        &self,
+        wanted: CheckpointQuery,
+        limit: u32,
+    ) -> Result<Vec<(i64, StoredCheckpoint)>, StoreError> {
+        self.timed(Operation::AuditCheckpoints, self.store.audit_checkpoints(wanted, limit)).await
+    }
+
+    async fn add_checkpoint(
+        &self,
+        holder: &str,
+        origin: &str,
+        checkpoint: StoredCheckpoint,
+    ) -> Result<bool, StoreError> {
+        self.timed(Operation::AddCheckpoint, self.store.add_checkpoint(holder, origin, checkpoint)).await
     }
 }
 

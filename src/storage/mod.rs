@@ -5,12 +5,14 @@
 //! they call the domain or carry its conditions as predicates, and the conformance suite holds them to it.
 
 pub mod changes;
+pub mod kept;
 mod limits;
 pub mod metered;
 mod migrations;
 pub mod postgres;
 mod rows;
 mod script;
+mod seals;
 mod seeding;
 pub mod sqlite;
 mod sweep;
@@ -21,6 +23,7 @@ mod waits;
 mod conformance;
 
 pub use limits::{AskedLimit, CoolingOff, OpenLimit, QuestionLimits};
+pub use seals::{AuditEntry, CheckpointQuery, LogStanding, SealPass, SealStore, Sealed, SealedSlice};
 #[doc(hidden)]
 pub use seeding::ApprovalCopy;
 pub use sweep::{Retention, Sweep, Swept};
@@ -340,7 +343,7 @@ pub struct StoredKey {
 
 /// The approval table. Every operation is whole or not at all; an acknowledged write survives the process and the power.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: SealStore + 'static {
     /// The store's time. Answers only if the store does: this is what readiness asks.
     async fn time(&self) -> Result<Timestamp, StoreError>;
 

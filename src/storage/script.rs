@@ -413,6 +413,22 @@ pub(super) fn lock_key(parts: &[&str]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::testing::moved;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_have_one_lock_where_they_are_the_same_and_nowhere_else((one, other) in moved(3), joined in any::<bool>()) {
+            let words = |fields: &[String]| fields.to_vec();
+            let (one, mut other) = (words(&one), words(&other));
+            if joined {
+                let last = other.pop().unwrap_or_default();
+                other.last_mut().unwrap().push_str(&last);
+            }
+            let of = |words: &[String]| lock_key(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert_eq!(of(&one) == of(&other), one == other);
+        }
+    }
 
     #[test]
     fn other_words_have_another_lock() {

@@ -1,6 +1,6 @@
 //! `countersign approvals`, against a real sidecar.
 
-use crate::support::{Countersign, Serving, harmless, question, text};
+use crate::support::{Countersign, Folder, GMAIL, Serving, harmless, question, text};
 use serde_json::Value;
 
 const EMAIL: &str = r#"{"recipient_email":"eve@acme.com","password":"hunter2","amount":9007199254740993}"#;
@@ -160,11 +160,37 @@ fn the_exit_code_tells_refused_from_misused_from_unreachable() {
 
 #[test]
 fn a_long_list_is_cut_and_all_of_it_is_had_page_by_page() {
-    let serving = Serving::start("pages");
+    let folder = Folder::new("pages");
+    // Two actions: so many are not asked of one.
+    let two = std::fs::read_to_string(GMAIL).unwrap().replacen(
+        "      GMAIL_DELETE_EMAIL:",
+        "      GMAIL_REPLY: { scope: write, curated: true }\n      GMAIL_DELETE_EMAIL:",
+        1,
+    );
+    folder.write("two.yaml", &two);
+    let arguments = [
+        "serve",
+        "--dev",
+        "--dev-dir",
+        "dev",
+        "--policy",
+        "two.yaml",
+        "--listen",
+        "127.0.0.1:0",
+        "--health-listen",
+        "127.0.0.1:0",
+    ];
+    let serving = Serving::of(folder, |command| command.arguments(&arguments));
     let arguments: Vec<String> =
         (0..55).map(|number| format!("{{\"recipient_email\":\"{number}@acme.com\"}}")).collect();
-    let ids: Vec<String> =
-        serving.ask(arguments.iter().map(|text| question(text, ""))).into_iter().map(|approval| approval.id).collect();
+    let asked = arguments.iter().enumerate().map(|(number, text)| {
+        let mut question = question(text, "");
+        if number % 2 == 0 {
+            question.invocation.as_mut().unwrap().action = "GMAIL_REPLY".to_owned();
+        }
+        question
+    });
+    let ids: Vec<String> = serving.ask(asked).into_iter().map(|approval| approval.id).collect();
     let first = serving.approvals("dana", &["list"]);
     assert_eq!((first.code, first.out.lines().count()), (0, 51));
     assert!(first.err.contains("--all"), "{first:?}");

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod approvals;
+mod audit;
 mod bench;
 mod check;
 #[path = "../cluster/mod.rs"]

@@ -93,7 +93,12 @@ fn certificates_of_the_readmes_commands_are_served_and_called_with_its_flags() {
             3,
             "client's certificate",
         ),
-        (&localhost, with(&[("--client-certificate", "chat.pem"), ("--client-key", "ca.key")]), 3, ""),
+        (
+            &localhost,
+            with(&[("--client-certificate", "chat.pem"), ("--client-key", "ca.key")]),
+            3,
+            "chat.pem with its key: ",
+        ),
         (&localhost, [&[("--tls-ca", "chat.pem")][..], &shows].concat(), 3, "no authority in --tls-ca"),
         (&localhost, [&[("--tls-ca", "chat.key")][..], &shows].concat(), 3, "chat.key: has no certificate"),
         (&localhost, with(&[shows[0], shows[1], ("--tls-server-name", "sidecar")]), 3, "--tls-server-name"),
@@ -125,4 +130,20 @@ fn check_names_what_is_wrong_with_the_files_of_tls() {
     }
     let started = Countersign::new(&["serve", "--config", "countersign.toml"]).within(&folder).run();
     assert!(started.code == 3 && started.err.contains("sidecar.key: is not the key"), "{started:?}");
+}
+
+#[test]
+fn what_tls_costs_is_measured_with_those_certificates() {
+    let folder = prepared("tls-bench");
+    let tiny = ["bench", "--seconds", "0.01", "--rounds", "1", "--dir", ".", "--only", "tls"];
+    let ran = Countersign::new(&tiny).arguments(&["--certificates", "."]).within(&folder).run();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.in_order(&[
+        "evaluate over plaintext, 64 in flight: CPU",
+        "mutual TLS above plaintext, 64 in flight: CPU",
+        "a handshake of TLS: CPU",
+        "a handshake of mutual TLS: CPU",
+    ]);
+    let without = Countersign::new(&tiny).within(&folder).run();
+    assert!(without.code == 3 && without.err.contains("--certificates"), "{without:?}");
 }

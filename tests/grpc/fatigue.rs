@@ -5,6 +5,7 @@ use crate::grpc::harness::*;
 use crate::grpc::metrics::{scrape, until};
 use crate::grpc::moves::*;
 use crate::grpc::steps::reported;
+use crate::secrecy::Listening;
 use countersign::clock::ManualClock;
 use countersign::proto::*;
 use countersign::storage::{AskedLimit, QuestionLimits};
@@ -209,8 +210,11 @@ async fn questions_at_which_nobody_looks_are_told() {
     let sidecar = Sidecar::start().await;
     let (unwatched, age) = ("countersign_approvals_unwatched", "countersign_oldest_pending_age_seconds");
     sidecar.ask(email()).await;
+    let listening = Listening::begin();
     sidecar.advance(Duration::from_secs(120));
     until(&sidecar, "nobody looks", |page| page.value(unwatched) == 1.0).await;
+    let heard = String::from_utf8_lossy(&listening.heard()).into_owned();
+    assert!(heard.contains("approvals wait and nobody looks at them"), "the log warns");
     sidecar.listed("olga", &[]).await;
     until(&sidecar, "somebody has looked", |page| page.value(unwatched) == 0.0).await;
     // A stream is a look that lasts.

@@ -174,6 +174,7 @@ pub fn config_in(folder: &Path) -> Config {
     config.callers = callers();
     // A test says when: see `Sidecar::sweep`.
     config.sweep_every = Duration::from_secs(60 * 60);
+    config.sealing.seal_every = Duration::from_secs(60 * 60);
     config
 }
 
@@ -191,7 +192,8 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(&path));
-        } else {
+        } else if path.is_file() {
+            // A socket has no content.
             found.push((path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()));
         }
     }
@@ -466,7 +468,11 @@ impl Sidecar {
             invocation: Some(invocation),
             retry_of: String::new(),
         };
-        self.agent().consume(request).await.map(tonic::Response::into_inner)
+        let answer = self.agent().consume(request).await?.into_inner();
+        if let Some(permit) = &answer.permit {
+            self.is_secret("a permit", &permit.permit_jwt);
+        }
+        Ok(answer)
     }
 
     /// The audit of one approval, oldest first.

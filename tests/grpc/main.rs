@@ -10,11 +10,11 @@ mod certificates;
 mod file;
 #[path = "mod.rs"]
 mod grpc;
-#[path = "../tokens/mod.rs"]
-mod tokens;
 // Listeners know nothing of the database behind them: these are run once.
 mod listeners;
 mod mtls;
 #[path = "../secrecy/mod.rs"]
 mod secrecy;
 mod tls;
+#[path = "../tokens/mod.rs"]
+mod tokens;

@@ -30,6 +30,7 @@ pub mod outages;
 pub mod permits;
 pub mod policy_changes;
 pub mod promises;
+pub mod proven;
 pub mod races;
 pub mod reload;
 pub mod reload_callers;

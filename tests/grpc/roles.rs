@@ -33,9 +33,13 @@ const RPCS: [(&str, &str); 21] = [
     ("countersign.v1.ApproverService/ListApprovals", "approver"),
     ("countersign.v1.ApproverService/RevokeApproval", "approver"),
     ("countersign.v1.ApproverService/WatchApprovals", "approver"),
+    ("countersign.v1.OperatorService/ExportAudit", "operator"),
+    ("countersign.v1.OperatorService/GetAuditCheckpoint", "operator"),
     ("countersign.v1.OperatorService/GetPolicy", "operator"),
     ("countersign.v1.OperatorService/ListAuditRecords", "operator"),
     ("countersign.v1.OperatorService/ListExecutions", "operator"),
+    ("countersign.v1.OperatorService/ProveAuditConsistency", "operator"),
+    ("countersign.v1.OperatorService/ProveAuditRecord", "operator"),
 ];
 
 /// One call with an empty message, to exactly this path, with exactly these `authorization` headers.

@@ -119,3 +119,50 @@ async fn one_sidecar_that_stops_takes_nothing_from_another() {
     one.restart_stopped().await;
     refused(one.consume(&token, email()).await, Code::FailedPrecondition, "APPROVAL_CONSUMED");
 }
+
+#[tokio::test]
+async fn one_sidecar_seals_and_another_goes_on_when_it_is_gone() {
+    let one = Sidecar::start().await;
+    let another = one.beside().await;
+    one.ask(email()).await;
+    assert_eq!(one.running().sealer().checkpoint_now().await.unwrap().sealed, 1);
+    one.ask(in_conversation("2")).await;
+    let held = another.running().sealer().checkpoint_now().await.unwrap();
+    assert!(held.held && held.sealed == 0, "{held:?}");
+    // The first one is never heard of again.
+    one.advance(Duration::from_secs(15));
+    let report = another.running().sealer().checkpoint_now().await.unwrap();
+    assert_eq!((report.held, report.sealed, report.checkpoints), (false, 1, 1));
+    assert!(one.running().sealer().pass().await.unwrap().held);
+    let verdict = one.verdict(&[]).await;
+    assert!(verdict.is_good() && verdict.signed == 2, "{verdict:?}");
+    // One that stops lets go at once.
+    let mut another = another;
+    one.ask(in_conversation("3")).await;
+    assert!(another.stop().await);
+    one.ask(in_conversation("4")).await;
+    assert_eq!(one.running().sealer().pass().await.unwrap().sealed, 1);
+    assert!(one.verdict(&[]).await.is_good());
+}
+
+#[tokio::test]
+async fn a_record_that_is_committed_late_is_sealed_when_it_is_there() {
+    let sidecar = Sidecar::start().await;
+    sidecar.ask(email()).await;
+    let mut slow = crate::backend::intruder(&sidecar).await;
+    crate::backend::run(
+        &mut slow,
+        "BEGIN; INSERT INTO audit_records (id, time, kind, principal, agent, decision, labels) \
+         SELECT 'slow', max(time), 'consume.refused', 'olga', 'assistant', 'DENY', '{}' FROM audit_records",
+    )
+    .await;
+    sidecar.ask(in_conversation("2")).await;
+    let sealer = sidecar.running().sealer();
+    assert_eq!(sealer.checkpoint_now().await.unwrap().sealed, 2, "nothing waits for it");
+    crate::backend::run(&mut slow, "COMMIT").await;
+    assert_eq!(sealer.checkpoint_now().await.unwrap().sealed, 1);
+    let positions: Vec<i64> = sidecar.entries().await.iter().map(|entry| entry.position).collect();
+    assert_eq!(positions, [1, 3, 2]);
+    let verdict = sidecar.verdict(&[]).await;
+    assert!(verdict.is_good() && verdict.signed == 3, "{verdict:?}");
+}

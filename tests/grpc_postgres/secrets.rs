@@ -176,6 +176,11 @@ async fn a_stranger_makes_nothing_so_that_the_others_stay_ready() {
         stranger.running().secrets().look().await;
         let status = refused(stranger.request(email()).await, Code::Unavailable, "SECRET_MISSING");
         assert_eq!(told(&status, "key_ids"), old);
+        // A permit that it signed could be checked by nobody: it is refused before anything starts.
+        let status = refused(stranger.consume("", fetch()).await, Code::Unavailable, "SECRET_MISSING");
+        assert_eq!(told(&status, "key_ids"), old);
+        let started = one.operator().list_executions(ListExecutionsRequest::default()).await.unwrap().into_inner();
+        assert!(started.executions.is_empty());
         assert_eq!(known(&one).await, std::slice::from_ref(&old), "the table does not know it");
         one.running().secrets().look().await;
         assert_eq!(readiness(&one).await, (true, vec![]));

@@ -273,10 +273,7 @@ impl Documents<'_> {
                 format!("{sign}1{}.5{}", &all[..cut], &all[cut..])
             }
             _ => {
-                let whole = match random.below(24) {
-                    0 => 0,
-                    count => count,
-                };
+                let whole = random.below(24);
                 let whole = digits(random, whole);
                 let whole = whole.trim_start_matches('0');
                 let count = random.below(10);

@@ -17,10 +17,15 @@ mod upstream;
 
 use std::path::{Path, PathBuf};
 
+/// Folders that building and trying out a package makes.
+const LEFT_BEHIND: [&str; 3] = ["__pycache__", "node_modules", "dist"];
+
 /// Every file in a folder and the folders in it, in the order of their names.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.sort();
+    // What tools leave behind is no part of a package.
+    found.retain(|path| !LEFT_BEHIND.iter().any(|name| path.ends_with(name)));
     found.into_iter().flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 

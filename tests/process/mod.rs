@@ -70,7 +70,7 @@ impl Drop for Folder {
     }
 }
 
-fn token(role: &str) -> String {
+pub fn token(role: &str) -> String {
     format!("cst_test_token_of_the_process_of_{role}")
 }
 
@@ -80,6 +80,8 @@ pub struct Sidecar {
     child: Child,
     address: String,
     said: Arc<Mutex<String>>,
+    /// Reads what it writes, to the end.
+    reading: Option<std::thread::JoinHandle<()>>,
 }
 
 /// One that may not serve yet.
@@ -124,7 +126,7 @@ impl Sidecar {
         let (found, serving) = mpsc::channel();
         let said = Arc::new(Mutex::new(String::new()));
         let all = Arc::clone(&said);
-        std::thread::spawn(move || {
+        let reading = std::thread::spawn(move || {
             let mut line = String::new();
             while log.read_line(&mut line).is_ok_and(|read| read > 0) {
                 let address = line.split_once(" address=").and_then(|(_, rest)| rest.split_whitespace().next());
@@ -137,12 +139,17 @@ impl Sidecar {
             all.lock().unwrap().push_str(&answered.join().unwrap_or_default());
             let _ = found.send(None);
         });
-        Starting { sidecar: Self { child, address: String::new(), said }, serving }
+        Starting { sidecar: Self { child, address: String::new(), said, reading: Some(reading) }, serving }
     }
 
     /// What it has logged.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
+    }
+
+    /// Where its doors are, or the agent's.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     pub fn clients(&self) -> Clients {
@@ -175,6 +182,9 @@ impl Drop for Sidecar {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(reading) = self.reading.take() {
+            let _ = reading.join();
+        }
         if !std::thread::panicking() {
             assert_eq!(secrets_in(&self.said()), None, "it is in what the process wrote");
         }

@@ -188,7 +188,8 @@ impl Drop for Everything {
 }
 
 /// What sets the finest that is logged.
-static LEVEL: OnceLock<Box<dyn Fn(&str) + Send + Sync>> = OnceLock::new();
+static LEVEL: OnceLock<SetLevel> = OnceLock::new();
+type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 static LOG: Mutex<Log> = Mutex::new(Log { begin: 0, lines: Vec::new(), listeners: BTreeMap::new() });
 
 /// The log of this process, as far as somebody still listens to it.

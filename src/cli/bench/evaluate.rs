@@ -12,7 +12,7 @@ use prost::bytes::Bytes;
 use std::io;
 use std::time::Duration;
 
-const PATH: &str = "/countersign.v1.AgentService/Evaluate";
+pub(super) const PATH: &str = "/countersign.v1.AgentService/Evaluate";
 /// The bytes before the content of a field of 128 to 16,383 bytes: its number and its length.
 const FIELD: usize = 3;
 

@@ -1,9 +1,11 @@
 //! A caller that costs little: one HTTP/2 connection, headers that are encoded once, as many calls in flight as asked for.
 //! A general client would take more of the machine than the server that is to be measured.
 
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// No answer within this is none.
@@ -58,9 +60,40 @@ impl Sample {
     }
 }
 
+/// A connection, in the clear or through TLS.
+enum Socket {
+    Plain(TcpStream),
+    Sealed(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl io::Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Sealed(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl io::Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Sealed(socket) => socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Sealed(socket) => socket.flush(),
+        }
+    }
+}
+
 /// One connection that calls one method.
 pub(super) struct Caller {
-    socket: TcpStream,
+    socket: Socket,
     /// The method's headers as they are sent each time but the first.
     repeated: Vec<u8>,
     /// As they are sent the first time.
@@ -81,11 +114,23 @@ struct Open {
 }
 
 impl Caller {
-    /// Connects, to call `path` with these further headers.
+    /// Connects, to call `path` with this token.
     pub(super) fn connect(address: SocketAddr, path: &str, token: Option<&str>) -> io::Result<Self> {
-        let socket = TcpStream::connect(address)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        Self::over(Socket::Plain(dial(address)?), address, path, token)
+    }
+
+    /// The same through TLS; the handshake is done with the first call.
+    pub(super) fn sealed(
+        address: SocketAddr,
+        path: &str,
+        token: Option<&str>,
+        tls: &Arc<ClientConfig>,
+    ) -> io::Result<Self> {
+        let session = ClientConnection::new(Arc::clone(tls), address.ip().into()).map_err(io::Error::other)?;
+        Self::over(Socket::Sealed(Box::new(StreamOwned::new(session, dial(address)?))), address, path, token)
+    }
+
+    fn over(socket: Socket, address: SocketAddr, path: &str, token: Option<&str>) -> io::Result<Self> {
         let authority = address.to_string();
         let bearer = token.map(|token| format!("Bearer {token}"));
         let mut headers = vec![
@@ -140,6 +185,7 @@ impl Caller {
                 }
             }
             self.socket.write_all(&self.output)?;
+            self.socket.flush()?;
             self.output.clear();
             if self.open.is_empty() {
                 sample.elapsed = begin.elapsed();
@@ -239,6 +285,13 @@ impl Caller {
         }
         Ok(())
     }
+}
+
+fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
 }
 
 fn frame(output: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {

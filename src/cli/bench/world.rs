@@ -155,6 +155,13 @@ impl World {
         self.folder.join("countersign.toml")
     }
 
+    /// The same, with these lines, under another name.
+    pub(super) fn config_with(&self, name: &str, lines: &str) -> io::Result<PathBuf> {
+        let config = std::fs::read_to_string(self.config())?;
+        self.write(name, &format!("{config}{lines}"))?;
+        Ok(self.folder.join(name))
+    }
+
     /// The same, but for the background work, which does not begin.
     pub(super) fn config_without_sweeps(&self) -> PathBuf {
         self.folder.join("quiet.toml")

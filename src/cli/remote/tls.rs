@@ -1,7 +1,7 @@
 //! Calling a sidecar over TLS: whom to believe, what to show, and what a failed handshake means.
 
 use super::Refused;
-use crate::client::Tls;
+use crate::client::{Tls, TlsProblem};
 use clap::Args;
 use std::fs::File;
 use std::io::Read as _;
@@ -76,8 +76,14 @@ impl TlsFlags {
             }
         };
         let tls = Tls { authorities: read(authorities)?, identity, server_name: self.tls_server_name.clone() };
-        tls.channel_to(place)
-            .map_err(|problem| Refused::without_file(format!("TLS with {}: {problem}", authorities.display())))
+        tls.channel_to(place).map_err(|problem| {
+            let file = match (&problem, &self.client_certificate) {
+                (TlsProblem::Authorities(_), _) => authorities.display().to_string(),
+                (TlsProblem::Identity(_), Some(certificate)) => format!("{} with its key", certificate.display()),
+                (TlsProblem::Identity(_), None) | (TlsProblem::Place(_), _) => "TLS".to_owned(),
+            };
+            Refused::without_file(format!("{file}: {problem}"))
+        })
     }
 }
 
@@ -114,6 +120,7 @@ pub(super) fn advice(message: &str) -> Option<&'static str> {
                 "CertificateExpired",
                 "CertificateRevoked",
                 "UnknownCA",
+                "UnsupportedCertificate",
                 "BadCertificate",
                 "CertificateUnknown",
                 "DecryptError",
@@ -131,6 +138,11 @@ pub(super) fn advice(message: &str) -> Option<&'static str> {
         (
             &["frame with invalid size", "FRAME_SIZE_ERROR"],
             "what answers there may speak TLS: say who vouches for it, with --tls-ca FILE",
+        ),
+        (
+            &["connection closed", "Connection reset", "Broken pipe", "broken pipe"],
+            "what answers there ended the connection, and its log says why: it may want TLS (--tls-ca FILE), a client's \
+             certificate (--client-certificate FILE --client-key FILE) or another one, or have too many connections",
         ),
     ];
     ADVICE.iter().find(|(signs, _)| signs.iter().any(|sign| message.contains(sign))).map(|(_, advice)| *advice)

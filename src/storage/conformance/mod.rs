@@ -18,6 +18,7 @@ pub(super) mod listing;
 mod random;
 pub(super) mod requests;
 mod samples;
+pub(super) mod seals;
 pub(super) mod shared;
 pub(super) mod sweeping;
 pub(super) mod waits;
@@ -137,6 +138,12 @@ macro_rules! promises {
             audit::records_are_listed_newest_first_and_by_what_they_are_about,
             audit::a_record_is_read_back_as_it_was_written,
             audit::keys_are_noted_once,
+            seals::every_record_is_sealed_once_in_its_order_slice_by_slice,
+            seals::a_lease_keeps_others_out_until_it_ends,
+            seals::what_is_kept_of_the_tree_is_that_of_the_seals,
+            seals::a_checkpoint_is_of_the_log_as_it_is,
+            seals::what_was_passed_over_is_found_and_sealed,
+            seals::a_seal_is_found_by_its_record_and_keeps_what_it_was_of,
             sweeping::expiring_writes_what_the_domain_says,
             sweeping::timing_out_writes_what_the_domain_says,
             sweeping::sweeping_twice_is_sweeping_once,

@@ -1,9 +1,11 @@
 //! What a database promises that many processes serve at once.
 
 use super::*;
+use crate::domain::audit::{AuditEvent, AuditKind};
 use crate::storage::changes::{Changes, Told};
 use crate::storage::{AskedLimit, OpenLimit, Sweep};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// No store is slower than this to hear of what another committed, on a machine that is not stuck.
 const HEARD: Duration = Duration::from_secs(60);
@@ -260,4 +262,44 @@ pub(in super::super) async fn what_one_store_changes_the_other_tells(fixture: Fi
         assert_eq!(fixture.store.sweep(Sweep::ExpireApprovals, 10).await.unwrap().rows, 1);
         heard(&mut changes, late.id, 2).await;
     }
+}
+
+pub(in super::super) async fn two_stores_that_seal_at_once_make_one_log(fixture: Fixture) {
+    const RECORDS: usize = 120;
+    let other = fixture.beside().await;
+    fixture.store.begin_audit_log("one").await.unwrap();
+    other.store.begin_audit_log("another").await.unwrap();
+    let event = || AuditEvent::about(AuditKind::ConsumeRefused, &subject(), None, "DENY");
+    let written = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for (number, store) in [&fixture.store, &other.store].into_iter().enumerate() {
+        for _ in 0..3 {
+            let (store, written) = (Arc::clone(store), Arc::clone(&written));
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..RECORDS / 6 {
+                    store.record(vec![event()]).await.unwrap();
+                    written.fetch_add(1, Ordering::SeqCst);
+                }
+            }));
+        }
+        let (store, written) = (Arc::clone(store), Arc::clone(&written));
+        tasks.push(tokio::spawn(async move {
+            // Both take themselves for the one that seals: they have one name, and nobody is kept out by a lease.
+            let pass = || seals::pass("both", 5 + u32::try_from(number).unwrap());
+            while written.load(Ordering::SeqCst) < RECORDS {
+                // One of two that are at it may have to come again.
+                let _ = store.seal(pass()).await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    fixture.seal_all("both").await;
+    let entries = fixture.entries().await;
+    assert_eq!(entries.len(), RECORDS);
+    let positions: BTreeSet<i64> = entries.iter().map(|entry| entry.position).collect();
+    assert_eq!(positions.len(), RECORDS, "each once");
+    fixture.is_whole().await;
+    assert_eq!(fixture.log().await.origin, "one", "the log is begun once");
 }

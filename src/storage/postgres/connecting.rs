@@ -11,6 +11,8 @@ use zeroize::Zeroizing;
 
 /// A password is no longer than this.
 const LONGEST_PASSWORD: u64 = 16 * 1024;
+/// The same, and what reading needs to find the end.
+const ROOM: usize = 16 * 1024 + 64;
 /// How often the server looks whether a client is still there while it runs a statement of its.
 const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '1s'";
 
@@ -283,7 +285,8 @@ async fn read_password(path: &Path) -> Result<Zeroizing<String>, OpenError> {
     let file = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
         use std::io::Read as _;
-        let mut text = Zeroizing::new(String::new());
+        // Room for all that is read: a text that has to move leaves a copy behind.
+        let mut text = Zeroizing::new(String::with_capacity(ROOM));
         std::fs::File::open(file)?.take(LONGEST_PASSWORD).read_to_string(&mut text)?;
         Ok(text)
     });

@@ -9,7 +9,7 @@
 //! - `time`: the store's time, which is the database's
 //! - `consuming`, `requesting`, `writes`: the operations of one round trip
 //! - `transaction`: the rows as the operations of several steps need them
-//! - `reads`, `listing`, `sweeps`: the statements
+//! - `reads`, `listing`, `sweeps`: the statements; `seals`: those of the audit's log of seals
 //! - `recent`: open approvals as they were last seen, for who decides on them
 //! - `telling`: what changes, to and from the other sidecars
 //! - `values`: how the driver takes values and gives rows
@@ -33,6 +33,7 @@ mod refusals;
 mod requesting;
 mod schema;
 mod scratch;
+mod seals;
 mod seeding;
 mod sweeps;
 mod table;

@@ -169,12 +169,14 @@ const DELETE_WAITS: &str = concat!(
 );
 
 /// Records are in the order of their times, but for those that were written at once: the oldest are looked at, and twice as
-/// many as may be deleted, so that another sidecar finds some as well.
+/// many as may be deleted, so that another sidecar finds some as well. Only those whose absence a checkpoint accounts for.
 const DELETE_AUDIT_RECORDS: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT store_now, store_now - $3 AS until FROM (SELECT store_now($1) AS store_now) read), \
      due AS MATERIALIZED (SELECT ctid AS place FROM audit_records WHERE position <= \
      (SELECT max(position) FROM (SELECT position FROM audit_records ORDER BY position LIMIT 2 * $2::BIGINT) oldest) \
-     AND time <= (SELECT until FROM clock) ORDER BY position LIMIT $2 FOR UPDATE SKIP LOCKED), \
+     AND time <= (SELECT until FROM clock) AND EXISTS (SELECT 1 FROM audit_seals WHERE record_position = position \
+     AND leaf < (SELECT deleted_below FROM audit_log WHERE audit_log.id = 1)) \
+     ORDER BY position LIMIT $2 FOR UPDATE SKIP LOCKED), \
      changed AS (DELETE FROM audit_records WHERE ",
     found!(),
     " RETURNING time AS due)",

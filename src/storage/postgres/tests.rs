@@ -87,6 +87,7 @@ mod conformance {
         shared::what_two_stores_sweep_at_once_is_swept_once,
         shared::what_one_store_acknowledged_the_other_reads,
         shared::what_one_store_changes_the_other_tells,
+        shared::two_stores_that_seal_at_once_make_one_log,
     }
 }
 

@@ -243,7 +243,13 @@ pub(super) async fn expire_waits(
     Ok(expired)
 }
 
-async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>, Fault> {
+/// The store's time, in a transaction.
+pub(super) async fn now(connection: &mut PgConnection, time: &TableTime) -> Result<Timestamp, Fault> {
+    locks::now(connection, time).await
+}
+
+/// Begins a transaction.
+pub(super) async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>, Fault> {
     Ok(connection.begin_with(BEGIN).await?)
 }
 

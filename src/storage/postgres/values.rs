@@ -4,6 +4,7 @@
 //! Unicode has a use for; where that one itself occurs it is doubled the same way, so that any text comes back as it was. No
 //! identifier has either of them.
 
+use crate::domain::audit::leaf::Stored;
 use crate::storage::rows::{Bind, Columns, Value};
 use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
@@ -91,6 +92,14 @@ impl Columns for PgRow {
 
     fn integer(&self, column: &str) -> Option<Option<i64>> {
         self.try_get(column).ok()
+    }
+
+    fn stored(&self, column: &str) -> Option<Option<Stored>> {
+        let text: Option<&str> = self.try_get(column).ok()?;
+        Some(text.map(|text| match given(text) {
+            Some(given) => Stored::Text(given.into_owned()),
+            None => Stored::Unreadable(text.to_owned()),
+        }))
     }
 }
 

@@ -52,7 +52,7 @@ const TOUCH: &str = "SELECT store_now($1) AS store_now,
             ('approvals', 'SELECT'), ('approvals', 'INSERT'), ('approvals', 'UPDATE'), ('approval_decisions', 'INSERT'),
             ('approval_audience', 'INSERT'), ('approval_audience', 'UPDATE'), ('approval_arguments', 'INSERT'),
             ('request_ids', 'INSERT'), ('executions', 'INSERT'), ('executions', 'UPDATE'), ('waits', 'INSERT'),
-            ('waits', 'UPDATE'), ('audit_records', 'INSERT')
+            ('waits', 'UPDATE'), ('audit_records', 'INSERT'), ('audit_log', 'UPDATE'), ('audit_seals', 'INSERT')
         ) AS needed (name, privilege) WHERE NOT has_table_privilege(needed.name, needed.privilege)) AS missing";
 const NOTE_APPROVER: &str = "INSERT INTO approver_presence (id, seen_time) VALUES (1, store_now($1))
     ON CONFLICT (id) DO UPDATE SET seen_time = greatest(approver_presence.seen_time, excluded.seen_time)";

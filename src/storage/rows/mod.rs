@@ -7,14 +7,17 @@ mod approval;
 mod audit;
 mod execution;
 mod lists;
+mod seals;
 mod wait;
 
 pub(super) use approval::{ApprovalColumns, approval, audience, bind_decision, bind_question};
 pub(super) use audit::{audit_record, bind_event, record_id};
 pub(super) use execution::{ExecutionColumns, bind_execution, execution};
 pub(super) use lists::list;
+pub(super) use seals::{audit_entry, audit_hash, audit_log, bind_log, checkpoint, gaps_text, stored_record};
 pub(super) use wait::{WaitColumns, bind_wait, wait, wait_columns};
 
+use crate::domain::audit::leaf::Stored;
 use crate::domain::fingerprint::{ArgumentsDigest, DefinitionDigest, Fingerprint};
 use crate::domain::ids::{ApprovalId, ExecutionId};
 use crate::domain::invocation::{Objective, Subject};
@@ -53,6 +56,9 @@ pub(super) trait Columns {
 
     /// An integer, or NULL.
     fn integer(&self, column: &str) -> Option<Option<i64>>;
+
+    /// A text, or NULL, whatever bytes it has.
+    fn stored(&self, column: &str) -> Option<Option<Stored>>;
 }
 
 impl From<String> for Value {

@@ -6,7 +6,7 @@
 //! - `writer`: the one connection that writes, many writes to a commit
 //! - `checkpoints`: from the log into the file, beside the writer
 //! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
-//! - `sealed`: the sealed arguments; `transaction`: the rows as the operations of several steps need them
+//! - `seals`: the audit's log of seals; `sealed`: the sealed arguments; `transaction`: the rows as the operations of several steps need them
 //! - `values`: how the driver takes values and gives rows
 
 //! - `seeding`: for measurements alone
@@ -23,6 +23,7 @@ mod presence;
 mod reads;
 pub(super) mod schema;
 mod sealed;
+mod seals;
 mod seeding;
 mod sweeps;
 mod transaction;

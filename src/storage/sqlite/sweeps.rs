@@ -133,9 +133,12 @@ const DELETABLE_WAITS: &str =
     find!("close_time", "waits INDEXED BY waits_to_delete WHERE state = 'closed' AND close_time <= $1");
 const DELETE_WAITS: &str = concat!("DELETE FROM waits WHERE ", listed!());
 
-/// Records are in the order of their times: the oldest are looked at, and no others.
+/// Records are in the order of their times: the oldest are looked at, and no others. Only those whose absence a checkpoint
+/// accounts for.
 const DELETABLE_AUDIT_RECORDS: &str = "SELECT count(*), min(time), json_group_array(position), NULL FROM (
-    SELECT position, time FROM audit_records ORDER BY position LIMIT $2) WHERE time <= $1";
+    SELECT position, time FROM audit_records ORDER BY position LIMIT $2) WHERE time <= $1
+    AND EXISTS (SELECT 1 FROM audit_seals WHERE record_position = position
+        AND leaf < (SELECT deleted_below FROM audit_log WHERE id = 1))";
 const DELETE_AUDIT_RECORDS: &str = concat!("DELETE FROM audit_records WHERE ", listed!());
 
 /// Every statement of this file, for the test that looks at how each is run.
@@ -242,12 +245,21 @@ impl Write for SweepStep {
 }
 
 impl SweepStep {
-    /// What a slice came to. The next one may take half as long as the writer has worked for others in the same
-    /// transaction; and of a processor a fifth is left to everybody else.
+    /// What a slice came to.
     fn swept(&self, rows: u32, overdue: Duration, elapsed: Duration) -> Swept {
-        let room = (self.counters.others() / 2).clamp(SHORT_SLICE, LONG_SLICE);
-        Swept { rows, overdue, elapsed, room, rest: elapsed / 4 }
+        Swept { rows, overdue, elapsed, room: room(&self.counters), rest: slice_rest(elapsed) }
     }
+}
+
+/// How long a slice of background work may take. The next one may take half as long as the writer has worked for others in
+/// the same transaction.
+pub(super) fn room(counters: &Counters) -> Duration {
+    (counters.others() / 2).clamp(SHORT_SLICE, LONG_SLICE)
+}
+
+/// How long the writer is everybody else's after a slice that took so long: of a processor a fifth is left to them.
+pub(super) fn slice_rest(elapsed: Duration) -> Duration {
+    elapsed / 4
 }
 
 /// Each row of a list with the id of a record about it.

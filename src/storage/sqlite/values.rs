@@ -1,5 +1,7 @@
 //! How the driver takes the values of a statement and gives those of a row.
 
+use crate::domain::audit::leaf::Stored;
+use crate::domain::hex::hex;
 use crate::storage::rows::{Bind, Columns, Value};
 use sqlx::Row as _;
 use sqlx::query::Query;
@@ -26,6 +28,14 @@ impl Columns for SqliteRow {
 
     fn integer(&self, column: &str) -> Option<Option<i64>> {
         self.try_get(column).ok()
+    }
+
+    fn stored(&self, column: &str) -> Option<Option<Stored>> {
+        let bytes: Option<&[u8]> = self.try_get_unchecked(column).ok()?;
+        Some(bytes.map(|bytes| match std::str::from_utf8(bytes) {
+            Ok(text) => Stored::Text(text.to_owned()),
+            Err(_) => Stored::Unreadable(hex(bytes)),
+        }))
     }
 }
 

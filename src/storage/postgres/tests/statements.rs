@@ -12,7 +12,9 @@ async fn plans() -> Vec<(&'static str, String)> {
     }
     let mut plans = Vec::new();
     let of_transactions = transaction::ALL.into_iter().flatten().copied();
-    for statement in reads::ALL.into_iter().chain(listing::ALL).chain(sweeps::ALL).chain(of_transactions) {
+    for statement in
+        reads::ALL.into_iter().chain(listing::ALL).chain(sweeps::ALL).chain(seals::ALL).chain(of_transactions)
+    {
         plans.push((statement, plan(&mut connection, statement).await));
     }
     plans
