@@ -96,6 +96,7 @@ fn issuer(section: IssuerSection, folder: &Path, place: &str, problems: &mut Vec
     if at_most > at_least {
         problems.push(format!("{place}: refresh_at_most_every: is longer than refresh_at_least_every"));
     }
+    let maps_none = section.groups.as_ref().is_none_or(BTreeMap::is_empty);
     let mut groups = BTreeMap::new();
     for (theirs, ours) in section.groups.into_iter().flatten() {
         match Identifier::parse(&ours) {
@@ -103,7 +104,7 @@ fn issuer(section: IssuerSection, folder: &Path, place: &str, problems: &mut Vec
             Err(problem) => problems.push(format!("{place}: groups.{theirs:?}: {problem}")),
         }
     }
-    match (&section.groups_claim, groups.is_empty()) {
+    match (&section.groups_claim, maps_none) {
         (None, false) => problems.push(format!("{place}: groups: means nothing without groups_claim")),
         (Some(_), true) => {
             problems.push(format!("{place}: groups_claim: means nothing without groups: only those count"));

@@ -12,6 +12,7 @@ mod file;
 mod grpc;
 // Listeners know nothing of the database behind them: these are run once.
 mod listeners;
+mod mtls;
 #[path = "../secrecy/mod.rs"]
 mod secrecy;
 mod tls;

@@ -21,7 +21,7 @@ fn what_it_costs_to_find_out_who_calls() {
             let hash = TokenHash::of(format!("cst_{number:064}").as_bytes());
             callers.push(new(&format!("caller-{number}"), agent(&["*"]), KnownBy::Token(hash)));
         }
-        let hash = TokenHash::of(format!("cst_{:064}", "x").as_bytes());
+        let hash = TokenHash::of(format!("cst_{:064}", 999_999_999).as_bytes());
         callers.push(new("last", agent(&["*"]), KnownBy::Token(hash)));
         let callers = Callers::of_issuers(callers, vec![Issuer::new(settings(), Some(keys()))]);
         SharedCallers::new(callers, Arc::<crate::clock::SystemClock>::clone(&clock))
@@ -30,7 +30,7 @@ fn what_it_costs_to_find_out_who_calls() {
     let header = |token: &str| format!("Bearer {token}");
     for more in [0, 1_000] {
         let shared = world(more);
-        let bearer = header(&format!("cst_{:064}", "x"));
+        let bearer = header(&format!("cst_{:064}", 999_999_999));
         let presented = Presented { authorization: Authorization::One(bearer.as_bytes()), peer: None };
         measured(&format!("bearer, {more} others"), &shared, presented, Role::Agent, 1_000_000);
     }
