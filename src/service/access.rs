@@ -57,8 +57,6 @@ pub const ACCESS: &[Access] = &[
     of("/countersign.v1.ApproverService/WatchApprovals", Role::Approver, Bounds::Person),
     of("/countersign.v1.OperatorService/ExportAudit", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/GetAuditCheckpoint", Role::Operator, Bounds::Everything),
-    of("/countersign.v1.OperatorService/ExportAudit", Role::Operator, Bounds::Everything),
-    of("/countersign.v1.OperatorService/GetAuditCheckpoint", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/GetPolicy", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/ListAuditRecords", Role::Operator, Bounds::Everything),
     of("/countersign.v1.OperatorService/ListExecutions", Role::Operator, Bounds::Everything),

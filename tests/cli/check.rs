@@ -56,7 +56,7 @@ fn every_problem_of_every_part_is_named_at_once() {
         "problem: configuration: listen: \"here\"",
         "problem: configuration: grace_period",
         "problem: configuration: log.format: \"xml\"",
-        "callers[0] (a): has neither token_sha256 nor token_file",
+        "callers[0] (a): has no credential",
         "callers[0] (a): role: \"boss\"",
         "callers[1] (a): another caller has this name",
         "callers[1] (a): token_sha256",

@@ -213,7 +213,6 @@ pub const MOST_LINES_OF_TESTS: usize = 1_000;
 /// Files of the product that may be longer than `MOST_LINES`, each with why it is still one.
 pub const LONG_FILES: &[(&str, &str)] = &[
     ("src/domain/preview/credentials.rs", "what a credential looks like, form by form: one list to be read as one"),
-    ("src/service/errors.rs", "the one file in which failures meet gRPC: one arm for each"),
     ("src/domain/preview/tests.rs", "its cases, form by form, in the same order"),
 ];
 

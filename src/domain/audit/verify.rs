@@ -253,6 +253,13 @@ impl<'a> Verifier<'a> {
         }
         // What no checkpoint covers is held against its seal alone.
         self.settle(FindingKind::RecordChanged);
+        // Where the record that was sealed at a place stands at another, both were moved. It may come after the next checkpoint.
+        for finding in &mut self.verdict.findings {
+            let elsewhere = finding.record_id.as_ref().is_some_and(|id| self.moved.contains_key(id));
+            if finding.kind == FindingKind::RecordReplaced && elsewhere {
+                finding.kind = FindingKind::RecordReordered;
+            }
+        }
         self.missed();
         let size = self.sealed.size();
         let cut: Vec<Expected> = self.expected.split_off(&size.saturating_add(1)).into_values().flatten().collect();
@@ -370,12 +377,7 @@ impl<'a> Verifier<'a> {
                 }
                 _ => (FindingKind::RecordChanged, "the record is not what was sealed".to_owned()),
             };
-            let mut finding = suspect.finding(kind, &what);
-            // Where the record that was sealed here stands elsewhere, both were moved.
-            if kind == FindingKind::RecordReplaced && self.moved.contains_key(&suspect.record_id) {
-                finding.kind = FindingKind::RecordReordered;
-            }
-            self.find(finding);
+            self.find(suspect.finding(kind, &what));
         }
     }
 
