@@ -159,7 +159,10 @@ async fn each_role_opens_its_own_door_and_no_other() {
                     // An empty message is an answer, or lacks something: it was read in any case.
                     let served = match &result {
                         Ok(()) => true,
-                        Err(status) => status.code() == Code::InvalidArgument,
+                        // A checkpoint is signed now and then, and there may be none yet.
+                        Err(status) => {
+                            status.code() == Code::InvalidArgument || reason(status) == "AUDIT_CHECKPOINT_NOT_FOUND"
+                        }
                     };
                     assert!(served, "{rpc} as {caller}: {result:?}");
                 } else {

@@ -344,6 +344,9 @@ pub fn fields() -> Vec<Field> {
     field!(fields, operator.list_audit_records, "page_token", Takes::Token, text => ListAuditRecordsRequest {
         page_token: text, ..Default::default()
     });
+    field!(fields, operator.prove_audit_record, "record_id", Takes::Id, text => ProveAuditRecordRequest {
+        record_id: text
+    });
     field!(fields, operator.list_executions, "principal", Takes::Optional, text => ListExecutionsRequest {
         principal: text, ..Default::default()
     });
