@@ -374,9 +374,19 @@ fn span(
     }
 }
 
+/// What is no file may never end, or not even begin: a pipe that nobody writes to.
+fn is_file(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err("is no file".to_owned()),
+        Err(cause) => Err(cause.to_string()),
+    }
+}
+
 /// What a file that a section names holds, if it is no longer than `most` bytes.
 fn file_bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
+    is_file(path)?;
     let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;

@@ -72,6 +72,10 @@ fn ask(issuer: &Issuer, failures: &Sparing) {
 }
 
 fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    // A pipe that nobody writes to would be waited for, for ever.
+    if !std::fs::metadata(path).map_err(|cause| cause.to_string())?.is_file() {
+        return Err("is no file".to_owned());
+    }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|cause| cause.to_string())?;
     file.take(most + 1).read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;

@@ -38,7 +38,7 @@ pub struct IssuerSettings {
 }
 
 /// Where an issuer's keys are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// In a file.
     File(PathBuf),
@@ -49,6 +49,18 @@ pub enum KeySource {
         /// The authorities that vouch for its server. None: those of the system.
         authorities: Option<PathBuf>,
     },
+}
+
+/// A URL may say more than where: it is not told.
+impl fmt::Debug for KeySource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => formatter.debug_tuple("File").field(path).finish(),
+            Self::Url { authorities, .. } => {
+                formatter.debug_struct("Url").field("authorities", authorities).finish_non_exhaustive()
+            }
+        }
+    }
 }
 
 /// An issuer, with the keys that it has at the moment.

@@ -75,6 +75,7 @@ pub(super) struct Verified {
     pub(super) issuer: String,
     /// The key that signed it.
     key: [u8; 32],
+    header: Json,
     claims: Json,
 }
 
@@ -123,7 +124,7 @@ pub(super) fn verify<'a>(token: &[u8], issuers: impl Iterator<Item = &'a Issuer>
     if !key.verifies(signed.as_bytes(), &signature) {
         return wrong(JwtProblem::Signature);
     }
-    Ok(Verified { issuer: issuer.settings().issuer.clone(), key: key.print(), claims })
+    Ok(Verified { issuer: issuer.settings().issuer.clone(), key: key.print(), header, claims })
 }
 
 /// The algorithm of a header that asks for nothing that is not offered.
@@ -170,6 +171,8 @@ impl Verified {
     /// when on it is not.
     pub(super) fn good_until(&self, issuer: &Issuer, now: Timestamp) -> Result<Timestamp, AuthError> {
         let settings = issuer.settings();
+        // Also of one whose signature was found good under another configuration.
+        acceptable(&self.header, settings)?;
         if !issuer.keys().now().is_some_and(|keys| keys.has(&self.key)) {
             return Err(AuthError::KeyUnknown);
         }

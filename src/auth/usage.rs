@@ -107,12 +107,14 @@ impl Usage {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let each = 1_000_000_000 / u64::from(rate.per_second.max(1));
         let ahead = each.saturating_mul(u64::from(rate.burst.max(1)));
+        // What was paid ahead at an earlier rate counts as a whole burst of this one at most.
         let paid = |until: u64| {
-            let next = until.max(now).saturating_add(each);
+            let next = until.min(now.saturating_add(ahead)).max(now).saturating_add(each);
             (next - now <= ahead).then_some(next)
         };
         self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).map(drop).map_err(|until| {
-            let over = until.max(now).saturating_add(each).saturating_sub(now).saturating_sub(ahead);
+            let until = until.min(now.saturating_add(ahead)).max(now);
+            let over = until.saturating_add(each).saturating_sub(now).saturating_sub(ahead);
             LimitReached::Rate { per_second: rate.per_second, again_after: Duration::from_nanos(over) }
         })
     }

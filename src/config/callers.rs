@@ -252,13 +252,23 @@ fn claims(section: &CallerSection, issuer: &str, place: &str, problems: &mut Vec
         Some(claim) => Some(claim.clone()),
         None => is_person.then(|| "sub".to_owned()),
     };
+    if claims.is_empty() && principal_claim.is_none() {
+        problems.push(format!(
+            "{place}: claims: is missing: every token of the issuer would be this caller; say what its tokens claim, such as \
+             `claims = {{ client_id = \"agent-runtime\" }}`"
+        ));
+    }
     Some(RequiredClaims { issuer: Identifier::parse(issuer).ok()?, claims, principal_claim })
 }
 
 fn token_in(path: &Path) -> Result<TokenHash, String> {
+    super::is_file(path)?;
     let mut text = Zeroizing::new(String::with_capacity(4096 + 64));
     let file = std::fs::File::open(path).map_err(|cause| cause.to_string())?;
-    file.take(TOKEN_BYTES).read_to_string(&mut text).map_err(|cause| cause.to_string())?;
+    let read = file.take(TOKEN_BYTES + 1).read_to_string(&mut text).map_err(|cause| cause.to_string())?;
+    if read as u64 > TOKEN_BYTES {
+        return Err(format!("is larger than {TOKEN_BYTES} bytes"));
+    }
     let token = text.trim_end_matches(['\r', '\n']);
     if token.len() < TOKEN_LEAST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!("is not one line of at least {TOKEN_LEAST} visible ASCII characters"));

@@ -167,8 +167,10 @@ fn source(
         }
         (None, Some(url)) => {
             if !is_safe(&url) {
-                problems
-                    .push(format!("{place}: jwks_url: {url:?} is no `https://` URL; `http://` is for loopback alone"));
+                // It may have a password in it, so it is not repeated.
+                problems.push(format!(
+                    "{place}: jwks_url: is no `https://HOST/PATH` URL without user and password; `http://` is for loopback alone"
+                ));
             }
             let authorities = authorities.map(|file| folder.join(file));
             let certificates = |text: Vec<u8>| match text.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE) {
@@ -205,8 +207,8 @@ fn is_safe(url: &str) -> bool {
     }
     let Some(rest) = url.strip_prefix("http://") else { return false };
     let host = host(rest);
-    let name = host
-        .rsplit_once(':')
-        .map_or(host.as_str(), |(name, port)| if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { "" });
-    ["127.0.0.1", "[::1]", "localhost"].contains(&name)
+    let is_port = |rest: &str| {
+        rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    ["127.0.0.1", "[::1]", "localhost"].iter().any(|name| host.strip_prefix(name).is_some_and(is_port))
 }

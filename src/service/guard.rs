@@ -70,21 +70,24 @@ where
             Err(status) => return refused(status),
         };
         let streams = STREAMS.contains(&access.path);
-        let places = credential.call().and_then(|call| Ok((call, streams.then(|| credential.stream()).transpose()?)));
-        let (call, stream) = match places {
+        // The stream's place first: a stream that finds none is no call that was paid for.
+        let places = streams.then(|| credential.stream()).transpose();
+        let (call, stream) = match places.and_then(|stream| Ok((credential.call()?, stream))) {
             Ok((call, stream)) => (Arc::new(call), stream),
             Err(limit) => return refused(errors::limit_reached(limit)),
         };
         request.extensions_mut().insert(credential);
         request.extensions_mut().insert(access);
-        let answer = UNDER_WAY_OF_CALLER.scope(call, self.service.call(request));
-        match stream {
-            None => Box::pin(answer),
-            Some(place) => Box::pin(async move {
-                let response = answer.await?;
-                Ok(response.map(|body| Body::new(Holding { body, _place: place })))
-            }),
-        }
+        let answer = UNDER_WAY_OF_CALLER.scope(Arc::clone(&call), self.service.call(request));
+        Box::pin(async move {
+            let response = answer.await?;
+            // An answer that nobody reads is a call that is not over, and a stream is its caller's for as long as it lasts.
+            let place = match stream {
+                None => call,
+                Some(stream) => Arc::new(stream),
+            };
+            Ok(response.map(|body| Body::new(Holding { body, _place: place })))
+        })
     }
 }
 
@@ -98,10 +101,10 @@ pub(super) fn place() -> Option<Arc<Place>> {
     UNDER_WAY_OF_CALLER.try_with(Arc::clone).ok()
 }
 
-/// A stream that holds its place until it ends.
+/// An answer that holds its place until it has been read, or its connection is gone.
 struct Holding {
     body: Body,
-    _place: Place,
+    _place: Arc<Place>,
 }
 
 impl http_body::Body for Holding {
