@@ -202,14 +202,16 @@ impl Violations {
     /// An instant, to the microsecond, or none where it is absent.
     pub(super) fn optional_time(&mut self, field: &str, time: Option<&prost_types::Timestamp>) -> Option<Timestamp> {
         let time = time?;
-        let read = (0..1_000_000_000)
-            .contains(&time.nanos)
-            .then(|| time.seconds.checked_mul(1_000_000)?.checked_add(i64::from(time.nanos / 1_000)))
-            .flatten();
-        if read.is_none() {
+        if !(0..1_000_000_000).contains(&time.nanos) {
             self.add(field, "is no instant: nanos are from 0 to 999999999");
+            return None;
         }
-        read.map(Timestamp::from_micros)
+        let micros = time.seconds.checked_mul(1_000_000);
+        let micros = micros.and_then(|micros| micros.checked_add(i64::from(time.nanos / 1_000)));
+        if micros.is_none() {
+            self.add(field, "is too far off: seconds are from -9223372036854 to 9223372036854");
+        }
+        micros.map(Timestamp::from_micros)
     }
 
     /// A required invocation.

@@ -213,7 +213,10 @@ pub const MOST_LINES_OF_TESTS: usize = 1_000;
 /// Files of the product that may be longer than `MOST_LINES`, each with why it is still one.
 pub const LONG_FILES: &[(&str, &str)] = &[
     ("src/domain/preview/credentials.rs", "what a credential looks like, form by form: one list to be read as one"),
-    ("src/domain/requirement.rs", "one idea, and half of the file is its tests: who could meet it, who has, and its digest"),
+    (
+        "src/domain/requirement.rs",
+        "one idea, and half of the file is its tests: who could meet it, who has, and its digest",
+    ),
     ("src/metrics/mod.rs", "everything that is counted, one field after the other"),
     ("src/domain/preview/tests.rs", "its cases, form by form, in the same order"),
 ];

@@ -53,6 +53,8 @@ pub struct Verifier<'a> {
     keys: Vec<VerifierKey>,
     is_signed: Box<IsSigned<'a>>,
     log: Option<LogSaid>,
+    /// The leaf that is to come.
+    next: u64,
     /// What is to be found at a size, in the order of the sizes.
     expected: BTreeMap<u64, Vec<Expected>>,
     /// Seals as they stand, and as the records say they should be.
@@ -111,6 +113,7 @@ impl<'a> Verifier<'a> {
             keys,
             is_signed,
             log: None,
+            next: 0,
             expected: BTreeMap::new(),
             sealed: Frontier::default(),
             recorded: Frontier::default(),
@@ -156,7 +159,7 @@ impl<'a> Verifier<'a> {
 
     /// The next seal with its record.
     pub fn entry(&mut self, entry: EntrySaid) {
-        let next = self.sealed.size();
+        let next = self.next;
         if self.verdict.entries == 0 {
             self.held_against(0);
         }
@@ -171,6 +174,7 @@ impl<'a> Verifier<'a> {
             self.find(Finding { leaf: Some(next), ..Finding::of(FindingKind::SealMissing, what) });
             self.lost = true;
         }
+        self.next = leaf.saturating_add(1);
         let actual = leaf_text.as_deref().map(|text| leaf_hash(text.as_bytes()));
         let sealed: Option<Hash> = parse_hex(&hash);
         let said = leaf_text.as_deref().map(read);
@@ -188,12 +192,13 @@ impl<'a> Verifier<'a> {
                     );
                 }
             }
-            (Some(_), _) => {
+            (Some(_), Some(_)) => {
                 if let Some(found) = found_id.filter(|found| *found != record_id) {
                     self.moved.insert(found, suspect.clone());
                 }
                 self.suspects.push(suspect.clone());
             }
+            (Some(_), None) => self.found(FindingKind::SealChanged, &suspect, "the seal is no hash"),
             (None, Some(_)) => self.missing.push(suspect.clone()),
             (None, None) => {
                 self.found(FindingKind::SealChanged, &suspect, "the seal is no hash, and its record is not there");
@@ -217,7 +222,7 @@ impl<'a> Verifier<'a> {
     pub fn unsealed(&mut self, leaf_text: &str) {
         self.verdict.unsealed = self.verdict.unsealed.saturating_add(1);
         let said = read(leaf_text);
-        let overdue = self.newest_until().zip(said.time).is_some_and(|(until, time)| time < until.minus(GAP_KEPT));
+        let overdue = self.verdict.until.zip(said.time).is_some_and(|(until, time)| time < until.minus(GAP_KEPT));
         let suspect = Suspect {
             leaf: 0,
             position: said.position.parse().unwrap_or(0),
@@ -430,10 +435,6 @@ impl<'a> Verifier<'a> {
             self.find(Finding::of(FindingKind::FrontierChanged, what));
         }
         self.verdict.origin = Some(log.origin.clone());
-    }
-
-    fn newest_until(&self) -> Option<Timestamp> {
-        self.verdict.until
     }
 
     fn found(&mut self, kind: FindingKind, suspect: &Suspect, what: &str) {

@@ -51,7 +51,7 @@ impl Fixture {
 
     async fn checkpoint(&self, deleted_below: u64) -> StoredCheckpoint {
         let size = self.log().await.frontier.size();
-        let (key_id, note) = ("0011".to_owned(), format!("note {size} {deleted_below}\n"));
+        let (key_id, note) = ("0011".to_owned(), format!("note {size} {deleted_below}"));
         StoredCheckpoint { size, deleted_below, time: self.now(), key_id, note }
     }
 

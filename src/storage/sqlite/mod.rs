@@ -8,7 +8,6 @@
 //! - `writes`, `consuming`, `reads`, `listing`, `sweeps`, `waits`: the statements
 //! - `seals`: the audit's log of seals; `sealed`: the sealed arguments; `transaction`: the rows as the operations of several steps need them
 //! - `values`: how the driver takes values and gives rows
-
 //! - `seeding`: for measurements alone
 //!
 //! WAL with `synchronous=FULL`: what was answered is on the disk. Readers see everything that was answered before they
@@ -141,6 +140,7 @@ impl SqliteStore {
         let writer_options = open::writer_options(&path);
         let mut connection = writer_options.connect().await.map_err(fault)?;
         let schema = schema::migrate(&mut connection, schema::MIGRATIONS, options.clock.wall(), &path).await?;
+        seals::let_go(&mut connection).await.map_err(fault)?;
         let newest = open::newest_time(&mut connection).await.map_err(fault)?;
         let wall = options.clock.wall();
         if newest > wall.plus(open::CLOCK_TOLERANCE) && !options.accept_clock {

@@ -97,6 +97,15 @@ pub(super) const ALL: [&str; 13] = [
     CHECKPOINTS_OF_SIZE,
 ];
 
+/// Whoever held the lease is gone: the file has one process, which has just opened it.
+const LET_GO: &str =
+    "UPDATE audit_log SET lease_holder = NULL, lease_until = NULL WHERE id = 1 AND lease_holder IS NOT NULL";
+
+/// Lets nobody hold the log.
+pub(super) async fn let_go(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    query(LET_GO).execute(connection).await.map(drop)
+}
+
 /// The rows of one transaction.
 struct TransactionRows<'a> {
     connection: &'a mut SqliteConnection,
