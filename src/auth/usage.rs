@@ -107,14 +107,16 @@ impl Usage {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let each = 1_000_000_000 / u64::from(rate.per_second.max(1));
         let ahead = each.saturating_mul(u64::from(rate.burst.max(1)));
-        // What was paid ahead at an earlier rate counts as a whole burst of this one at most.
+        // Nobody pays further ahead than a burst, unless at the rate of an earlier configuration: of that, a burst is left that
+        // is used up but for this call.
+        let latest = now.saturating_add(ahead);
         let paid = |until: u64| {
-            let next = until.min(now.saturating_add(ahead)).max(now).saturating_add(each);
+            let until = if until > latest { latest.saturating_sub(each) } else { until };
+            let next = until.max(now).saturating_add(each);
             (next - now <= ahead).then_some(next)
         };
         self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).map(drop).map_err(|until| {
-            let until = until.min(now.saturating_add(ahead)).max(now);
-            let over = until.saturating_add(each).saturating_sub(now).saturating_sub(ahead);
+            let over = until.max(now).saturating_add(each).saturating_sub(now).saturating_sub(ahead);
             LimitReached::Rate { per_second: rate.per_second, again_after: Duration::from_nanos(over) }
         })
     }
@@ -137,6 +139,22 @@ mod tests {
         assert_eq!(usage.stream(&limits).unwrap_err(), LimitReached::Streams { most: 1 });
         drop((first, stream));
         assert!(usage.call(&limits, &clock).is_ok() && usage.stream(&limits).is_ok());
+    }
+
+    #[test]
+    fn another_rate_holds_from_the_next_call_on() {
+        let clock = ManualClock::at(Timestamp::from_micros(0));
+        let usage = Arc::new(Usage::default());
+        let at = |per_second, burst| CallerLimits { rate: Some(Rate { per_second, burst }), ..CallerLimits::default() };
+        for _ in 0..40 {
+            assert!(usage.call(&at(1, 100_000), &clock).is_ok());
+        }
+        // Forty seconds were paid ahead, which is more than this burst is worth.
+        assert!(usage.call(&at(1_000, 10), &clock).is_ok());
+        assert!(usage.call(&at(1_000, 10), &clock).is_err());
+        clock.advance(Duration::from_millis(1));
+        assert!(usage.call(&at(1_000, 10), &clock).is_ok());
+        assert!(usage.call(&at(1_000, 10), &clock).is_err());
     }
 
     #[test]

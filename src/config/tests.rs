@@ -278,6 +278,7 @@ fn every_problem_of_credentials_and_issuers_is_named_at_once() {
             "issuer = \"corp\"\nclaims = { azp = \"p\", x = \"1\" }\nprincipal_claim = \"sub\"",
         ),
         caller("limits", "operator", "uid = 4\nrate = 0\nburst = 5\ncalls = 0\nstreams = 70000"),
+        caller("every", "operator", "issuer = \"corp\""),
         "[limits]\nmessage_bytes = 100000\nburst_per_caller = 1\ncalls_per_caller = 0\n".to_owned(),
     ]
     .concat();
@@ -294,7 +295,7 @@ fn every_problem_of_credentials_and_issuers_is_named_at_once() {
         "issuers[4] (weak): algorithms: \"none\" is none of `RS256`",
         "issuers[4] (weak): algorithms: \"HS256\" is none of",
         "issuers[4] (weak): tolerance: \"6m\"",
-        "issuers[4] (weak): jwks_url: \"http://id.example.com/\"",
+        "issuers[4] (weak): jwks_url: is no `https://HOST/PATH` URL",
         "issuers[4] (weak): jwks_ca_file: ",
         "issuers[4] (weak): groups.\"a\"",
         "issuers[4] (weak): groups: means nothing without groups_claim",
@@ -319,6 +320,7 @@ fn every_problem_of_credentials_and_issuers_is_named_at_once() {
         "callers[15] (limits): burst: means nothing without a rate",
         "callers[15] (limits): calls: 0 is not from 1",
         "callers[15] (limits): streams: 70000 is not from 1",
+        "callers[16] (every): claims: is missing",
         "limits.message_bytes: 100000 has no room",
         "limits.burst_per_caller: means nothing without a rate",
         "limits.calls_per_caller: 0 is not from 1",

@@ -288,6 +288,8 @@ fn a_token_of_an_issuer_ends_with_its_caller_its_issuer_and_its_own_end() {
         ("issuer changed", everybody(), settings_with(|it| it.issuer.push('/')), false),
         ("audience changed", everybody(), settings_with(|it| it.audience = vec!["x".to_owned()]), false),
         ("group unmapped", everybody(), settings_with(|it| it.groups.clear()), false),
+        ("algorithm gone", everybody(), settings_with(|it| it.algorithms.clear()), false),
+        ("another type", everybody(), settings_with(|it| it.types = Some(vec!["x".to_owned()])), false),
     ];
     for (what, callers, settings, good) in cases {
         let world = World::new();
